@@ -1,0 +1,35 @@
+"""What every test shares: one thread, seeds that do not wander, no network, and the folders."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch.set_num_threads(1)
+
+# No deadline: a shared core is slow at times, which is not what the tests are about.
+settings.register_profile("vrt", deadline=None, derandomize=True)
+settings.load_profile("vrt")
+
+
+@pytest.fixture(scope="session")
+def repo_root() -> Path:
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def speech_dir(repo_root: Path) -> Path:
+    """Folder of real recordings (`librispeech/`, `fsdd/`, ...), named by VRT_SPEECH.
+
+    A folder that was asked for and is not there is an error; without VRT_SPEECH it is a skip.
+    """
+    named = os.environ.get("VRT_SPEECH")
+    folder = Path(named) if named else repo_root.parent / "shared" / "speech"
+    if folder.is_dir():
+        return folder
+    if named:
+        pytest.fail(f"VRT_SPEECH names {folder}, which is no folder")
+    pytest.skip(f"no recordings in {folder}; set VRT_SPEECH to a folder that has them")
