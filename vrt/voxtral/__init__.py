@@ -1,0 +1,1 @@
+"""Voxtral Realtime, streaming exactly: begin, feed, finalize, reset."""
