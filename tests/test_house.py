@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import vrt.paths
+
 # What each room may know. A room is a file or a folder of vrt/; `vrt` is its __init__.
 WINGS = {"voxtral", "rnnt"}
 GROUND = {"audio", "receipt", "paths"}
@@ -160,6 +162,12 @@ def test_import_vrt_costs_at_most_half_more_than_torch():
     pairs = [(child("import torch")[0], child("import vrt")[0]) for _ in range(4)]
     torch_cost, vrt_cost = (min(costs) for costs in zip(*pairs, strict=True))
     assert vrt_cost <= 1.5 * torch_cost, pairs
+
+
+def test_shapes_are_checked_in_tests_and_free_at_run_time():
+    code = "import vrt.paths; print(type(vrt.paths.__loader__).__module__)"
+    assert type(vrt.paths.__loader__).__module__.startswith("jaxtyping")
+    assert not child(code)[1].startswith("jaxtyping")
 
 
 def test_no_file_above_400_lines(repo_root):

@@ -23,7 +23,7 @@ LOOK_AHEAD = N_FFT // 2 - HOP  # samples
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The causal audio encoder. `window` counts encoder frames (20 ms), the query's own included."""
+    """The causal audio encoder. `window` counts encoder frames (20 ms) with the query's own."""
 
     width: int = 1280
     layers: int = 32
@@ -37,7 +37,7 @@ class EncoderConfig:
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """The delay-conditioned decoder. `window` counts tokens (80 ms), the query's own included."""
+    """The delay-conditioned decoder. `window` counts tokens (80 ms) with the query's own."""
 
     width: int = 3072
     layers: int = 26

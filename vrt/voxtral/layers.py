@@ -50,7 +50,7 @@ class Rotary:
     def table(
         self, start: int, count: int, like: Tensor
     ) -> tuple[Float[Tensor, "T half"], Float[Tensor, "T half"]]:
-        """Cosines and sines of positions start .. start + count - 1, with dtype and device of `like`.
+        """Cosines and sines of `count` positions from `start` on, as dtype and device of `like`.
 
         Always computed on the CPU (some devices have no float64), rounded to fp32 first.
         """

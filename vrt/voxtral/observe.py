@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from time import perf_counter
+from typing import Any
 
 from torch import Tensor
 
@@ -11,7 +12,9 @@ STAGES = ("mel", "conv_stem", "encoder", "projector", "logits")
 Observer = Callable[[str, Tensor, float], None]
 
 
-def observed(observer: Observer | None, stage: str, call: Callable[..., Tensor], *args) -> Tensor:
+def observed(
+    observer: Observer | None, stage: str, call: Callable[..., Tensor], *args: Any
+) -> Tensor:
     """`call(*args)`, told to the observer if there is one."""
     if observer is None:
         return call(*args)

@@ -94,9 +94,7 @@ class StreamingSession:
         what happens after days, which need not wait that long.
         """
         self._require("begin", "idle", "finished")
-        if self._phase == "finished":
-            self._clear(first_position)
-        elif first_position:
+        if self._phase == "finished" or first_position:
             self._clear(first_position)
         self._phase = "open"
         self._guarded(self._push, torch.zeros(self.schedule.left_pad * SAMPLES_PER_TOKEN))
