@@ -97,7 +97,7 @@ def test_plain_install_runs_without_extras(repo_root, wheel, tmp_path):
     install = [python, "-m", "pip", "install", "--quiet", "-c", lock, wheel]
     subprocess.run(install, check=True, timeout=900)
     code = (
-        "import vrt, vrt.audio, vrt.receipt, vrt.voxtral.tokenizer, vrt.voxtral.weights\n"
+        "import vrt.audio, vrt.paths, vrt.receipt, vrt.voxtral.tokenizer, vrt.voxtral.weights\n"
         "print(vrt.paths.data_dir())"
     )
     run = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True)
