@@ -1,8 +1,8 @@
 # From a fresh clone: `make demo`, `make test`, `make lab` or `make lint`. Each sets up .venv once, at the locked
 # versions of constraints.txt, with no more than it needs, and runs; the next call only runs.
 #
-#   make test ARGS="-k ring -x"       more arguments for pytest (also test-slow)
-#   make demo PYTHON=python3.13       another interpreter, 3.11 to 3.13, for a new .venv
+#   make test ARGS="-k ring -x"         more arguments, here for pytest
+#   make demo PYTHON=python3.13         another interpreter, 3.11 to 3.13, for a new .venv
 #
 # On Linux the default file of torch carries CUDA and weighs gigabytes. Where a package index with CPU files of torch
 # is at hand, name it to pip first (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS or pip's own configuration): 2.13.0+cpu
@@ -23,7 +23,7 @@ EXTRAS_lab := notebook
 .PHONY: demo test test-slow lab lint clean
 
 demo: $(VENV)/.demo
-	$(BIN)/vrt demo
+	$(BIN)/vrt demo $(ARGS)
 
 # One thread a worker: two workers then use two cores, and sums keep one order.
 test: $(VENV)/.test
@@ -33,7 +33,7 @@ test-slow: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
 
 lab: $(VENV)/.lab
-	$(BIN)/jupyter lab
+	$(BIN)/jupyter lab $(ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """What every test shares: one thread, seeds that do not wander, no network, and the folders."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,17 @@ settings.load_profile("vrt")
 @pytest.fixture(scope="session")
 def repo_root() -> Path:
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def source_files(repo_root: Path) -> list[Path]:
+    """Files that git tracks or would track, relative to the root."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    git = subprocess.run(command, cwd=repo_root, capture_output=True, text=True, check=False)
+    if git.returncode != 0:
+        pytest.skip(f"{repo_root} is not a git checkout")
+    names = [Path(name) for name in git.stdout.split("\0") if name]
+    return [name for name in names if (repo_root / name).is_file()]
 
 
 @pytest.fixture(scope="session")
