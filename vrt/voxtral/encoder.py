@@ -148,14 +148,17 @@ class Encoder(nn.Module):
         return EncoderState(self.config, weight.dtype, weight.device)
 
     def forward(
-        self, x: Float[Tensor, "T D"], state: EncoderState | None = None
+        self, x: Float[Tensor, "T D"], state: EncoderState | None = None, start: int = 0
     ) -> Float[Tensor, "T D"]:
-        """The next T frames (a multiple of 4); `state` None: `x` is the whole stream."""
+        """The next T frames (a multiple of 4) of a stream.
+
+        `state` None: nothing came before `x`, whose first frame has absolute position `start`.
+        """
         if not len(x) or len(x) % FRAMES_PER_TOKEN:
             raise ValueError(
                 f"Encoder takes a positive multiple of {FRAMES_PER_TOKEN} frames, got {len(x)}"
             )
-        start = 0 if state is None else state.position
+        start = start if state is None else state.position
         seen = 0 if state is None else state.rings[0].seen
         table = self.rotary.table(start, len(x), like=x)
         mask = group_mask(self.config.window, seen, len(x) // FRAMES_PER_TOKEN, x.dtype, x.device)

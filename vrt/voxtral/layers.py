@@ -15,9 +15,9 @@ from torch.nn import functional as F
 ROW_UNIT = 4
 
 
-def pad_rows(x: Float[Tensor, "n D"]) -> Float[Tensor, "R D"]:
-    """`x` with zero rows up to a multiple of 4."""
-    missing = -len(x) % ROW_UNIT
+def pad_rows(x: Float[Tensor, "n D"], unit: int = ROW_UNIT) -> Float[Tensor, "R D"]:
+    """`x` with zero rows up to a multiple of `unit`."""
+    missing = -len(x) % unit
     return F.pad(x, (0, 0, 0, missing)) if missing else x
 
 
