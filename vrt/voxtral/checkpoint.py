@@ -1,0 +1,111 @@
+"""A checkpoint folder, read but not loaded: its layout, sizes, tensors and vocabulary.
+
+Two layouts are known: config.json with model.safetensors (Hugging Face), and params.json with
+consolidated.safetensors (Mistral). Either may lie in shards, and either may have a tekken.json.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+
+from vrt.paths import data_dir
+from vrt.voxtral.config import VoxtralConfig
+from vrt.voxtral.config_files import CheckpointError, read_json
+from vrt.voxtral.hf_config import config_from_hf
+from vrt.voxtral.mistral_config import config_from_params
+from vrt.voxtral.names import Layout
+from vrt.voxtral.tensor_files import Tensors, open_tensors
+from vrt.voxtral.tokenizer import BOS, EOS, STREAMING_PAD, STREAMING_WORD, Tokenizer
+
+CONFIG_FILE = {Layout.HF: "config.json", Layout.MISTRAL: "params.json"}
+WEIGHTS_STEM = {Layout.HF: "model", Layout.MISTRAL: "consolidated"}
+TIED = {Layout.HF: "tie_word_embeddings", Layout.MISTRAL: "tied_embeddings"}
+VOCABULARY = "tekken.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a folder holds. `tied`: logits are computed with the embeddings, as the config says."""
+
+    directory: Path
+    layout: Layout
+    config: VoxtralConfig
+    tied: bool
+    tokenizer: Tokenizer | None  # None: the folder has no tekken.json, transcripts are ids only
+
+    @cached_property
+    def tensors(self) -> Tensors:
+        return open_tensors(self.directory, WEIGHTS_STEM[self.layout])
+
+
+def open_checkpoint(path_or_name: str | PathLike[str]) -> Checkpoint:
+    """Read a folder's configuration and vocabulary; no weights yet.
+
+    A name without a folder of that name means a small model that comes with this package.
+    Raises `CheckpointError` (or `TokenizerError`) naming the file and the way out.
+    """
+    directory = _directory(path_or_name)
+    layout = _layout(directory)
+    file = directory / CONFIG_FILE[layout]
+    content = read_json(file)
+    read = {Layout.HF: config_from_hf, Layout.MISTRAL: config_from_params}[layout]
+    config = read(content, str(file))
+    vocabulary = directory / VOCABULARY
+    tokenizer = Tokenizer(vocabulary) if vocabulary.is_file() else None
+    if tokenizer:
+        config = with_vocabulary(config, tokenizer, layout)
+    return Checkpoint(directory, layout, config, bool(content.get(TIED[layout], True)), tokenizer)
+
+
+def shipped_models() -> list[str]:
+    """Names of the small models that come with this package."""
+    folder = data_dir() / "models"
+    return sorted(path.parent.name for path in folder.glob("*/config.json"))
+
+
+def with_vocabulary(config: VoxtralConfig, tokenizer: Tokenizer, layout: Layout) -> VoxtralConfig:
+    """Prompt ids and paddings as the vocabulary has them: the reference builds its prompt from it.
+
+    params.json says neither delay nor EOS, config.json says both.
+    """
+    if len(tokenizer) < config.decoder.vocab:
+        raise CheckpointError(
+            f"{tokenizer.path} has {len(tokenizer):,} ids and the model puts out"
+            f" {config.decoder.vocab:,}; this vocabulary belongs to another model"
+        )
+    found = {
+        "bos": tokenizer.special_id(BOS),
+        "streaming_pad": tokenizer.special_id(STREAMING_PAD),
+        "streaming_word": tokenizer.special_id(STREAMING_WORD),
+        "left_pad_tokens": tokenizer.left_pad_tokens,
+    }
+    if layout is Layout.MISTRAL:
+        found |= {"eos": tokenizer.special_id(EOS), "delay_tokens": tokenizer.delay_tokens}
+    return replace(config, **{key: value for key, value in found.items() if value is not None})
+
+
+def _directory(path_or_name: str | PathLike[str]) -> Path:
+    path = Path(path_or_name)
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise CheckpointError(f"{path} is a file; give the folder that it lies in")
+    if str(path_or_name) in shipped_models():
+        return data_dir() / "models" / path
+    raise CheckpointError(
+        f"{path} is no folder and no model of this package ({', '.join(shipped_models())});"
+        " give the folder that holds config.json or params.json"
+    )
+
+
+def _layout(directory: Path) -> Layout:
+    """The released folder has both layouts: then the one whose weights are there."""
+    described = [la for la in Layout if (directory / CONFIG_FILE[la]).is_file()]
+    if not described:
+        raise CheckpointError(
+            f"{directory} is no checkpoint: it holds neither config.json (Hugging Face) nor"
+            " params.json (Mistral)"
+        )
+    complete = [la for la in described if any(directory.glob(f"{WEIGHTS_STEM[la]}*.safetensors*"))]
+    return (complete or described)[0]
