@@ -25,7 +25,7 @@ from vrt.voxtral.writer import TranscriptWriter
 def transcribe(
     model: VoxtralRealtime,
     audio: Any,
-    delay_ms: int = 480,
+    delay_ms: int | float = 480,
     *,
     stop_at_eos: bool = False,
     observer: Observer | None = None,

@@ -5,8 +5,10 @@ Padded stream: left pad | audio | alignment to a whole token | D + 11 tokens of 
 Source: mistral_common `AudioEncoder` (paddings, prompt) and the model card (delays 80..2400 ms).
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 from vrt.voxtral.config import SAMPLE_RATE, SAMPLES_PER_TOKEN, TOKEN_MS, VoxtralConfig
 
@@ -19,7 +21,7 @@ class DelayError(ValueError):
     """A transcription delay that no model of this family was trained for."""
 
 
-def delay_tokens(delay_ms: int) -> int:
+def delay_tokens(delay_ms: Any) -> int:
     """Delay in tokens of 80 ms. Raises `DelayError` unless 80..2400 in steps of 80."""
     if isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
         raise DelayError(f"delay_ms must be a number of milliseconds, got {delay_ms!r}")
@@ -32,9 +34,9 @@ def delay_tokens(delay_ms: int) -> int:
 def _nearest(tokens: float) -> str:
     if tokens != tokens:
         return f"{TOKEN_MS}..{MAX_DELAY_TOKENS * TOKEN_MS} in steps of {TOKEN_MS}"
-    below = min(max(tokens // 1, 1), MAX_DELAY_TOKENS)
-    above = min(max(-(-tokens // 1), 1), MAX_DELAY_TOKENS)
-    return " or ".join(f"{int(t) * TOKEN_MS}" for t in sorted({below, above})) + " ms"
+    inside = min(max(tokens, 1), MAX_DELAY_TOKENS)
+    nearest = sorted({math.floor(inside), math.ceil(inside)})
+    return " or ".join(f"{t * TOKEN_MS}" for t in nearest) + " ms"
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class StreamingSession:
     def __init__(
         self,
         model: VoxtralRealtime,
-        delay_ms: int = 480,
+        delay_ms: int | float = 480,
         *,
         decode_every: int = 1,
         stop_at_eos: bool = False,
@@ -65,7 +65,9 @@ class StreamingSession:
         self._phase = "idle"
 
     @staticmethod
-    def validate(model: VoxtralRealtime, delay_ms: int, decode_every: int = 1) -> Schedule:
+    def validate(
+        model: VoxtralRealtime, delay_ms: int | float = 480, decode_every: int = 1
+    ) -> Schedule:
         """Check the settings and change nothing. Raises `DelayError` or ValueError."""
         if isinstance(decode_every, bool) or not isinstance(decode_every, int) or decode_every < 1:
             raise ValueError(f"decode_every must be a whole number from 1 on, got {decode_every!r}")
