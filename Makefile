@@ -6,7 +6,7 @@
 #
 # On Linux the default file of torch carries CUDA and weighs gigabytes. Where a package index with CPU files of torch
 # is at hand, name it to pip first (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS or pip's own configuration): 2.13.0+cpu
-# satisfies the lock and sorts before 2.13.0, so it is taken.
+# satisfies the lock and counts as newer than 2.13.0, so pip takes it.
 
 VENV := .venv
 BIN := $(VENV)/bin

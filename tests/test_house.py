@@ -19,6 +19,7 @@ ARROWS = {
     "paths": set(),
     "audio": set(),
     "receipt": set(),
+    "captions": set(),
     "voxtral": {"audio", "paths"},
     "rnnt": {"audio", "paths"},
     "vrt": GROUND | WINGS,
@@ -27,8 +28,10 @@ ARROWS = {
     "coreml": GROUND | WINGS,
     "train": GROUND | WINGS,
     "lab": {"receipt", "paths"},
-    "cli": GROUND | WINGS | {"vrt", "oracle", "golden", "coreml", "train", "lab"},
+    "demo": GROUND | WINGS | {"lab"},
 }
+# `cli` knows everybody.
+ARROWS["cli"] = {*ARROWS}
 ROOMS = ARROWS.keys()
 # Libraries with one door.
 DOORS = {
