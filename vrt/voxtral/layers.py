@@ -4,7 +4,8 @@ R rows (a multiple of 4), T frames, D width, H heads, K head width.
 
 Bit-exact streaming on a CPU rests on two measured facts (torch 2.13, fp32 and bf16, 1 and 2
 threads): a linear layer computes a row the same way in every batch whose row count is a multiple
-of 4, and attention does so when the key axis always has the same length.
+of 4, and attention does so when the key axis always has the same length. (One exception: in fp32
+with a feed-forward width that is no multiple of 8, SiLU's last bits depend on the batch.)
 """
 
 import torch
