@@ -1,14 +1,21 @@
-"""The public names, nothing else: `model = vrt.load(...)`, then `vrt.StreamingSession(model)`."""
+"""The public names, nothing else: `model = vrt.load(...)`, then `vrt.StreamingSession(model)`.
 
-from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
-from vrt.voxtral.config_files import CheckpointError
-from vrt.voxtral.model import VoxtralRealtime
-from vrt.voxtral.offline import transcribe
-from vrt.voxtral.schedule import DelayError
-from vrt.voxtral.session import SessionError, StreamingSession
-from vrt.voxtral.tokenizer import Tokenizer, TokenizerError
-from vrt.voxtral.transcript import Token, Transcript, Update, Word
-from vrt.voxtral.weights import load
+A name's module is imported when the name is first used, so that `vrt --version` needs no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
+    from vrt.voxtral.config_files import CheckpointError
+    from vrt.voxtral.model import VoxtralRealtime
+    from vrt.voxtral.offline import transcribe
+    from vrt.voxtral.schedule import DelayError
+    from vrt.voxtral.session import SessionError, StreamingSession
+    from vrt.voxtral.tokenizer import Tokenizer, TokenizerError
+    from vrt.voxtral.transcript import Token, Transcript, Update, Word
+    from vrt.voxtral.weights import load
 
 __version__ = "0.1.0"
 
@@ -30,3 +37,27 @@ __all__ = [
     "load",
     "transcribe",
 ]
+
+_HOMES = {
+    "config": ("DecoderConfig", "EncoderConfig", "VoxtralConfig"),
+    "config_files": ("CheckpointError",),
+    "model": ("VoxtralRealtime",),
+    "offline": ("transcribe",),
+    "schedule": ("DelayError",),
+    "session": ("SessionError", "StreamingSession"),
+    "tokenizer": ("Tokenizer", "TokenizerError"),
+    "transcript": ("Token", "Transcript", "Update", "Word"),
+    "weights": ("load",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f"vrt.voxtral.{home}"), name)
+            return value
+    raise AttributeError(f"module 'vrt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
