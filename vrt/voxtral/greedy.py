@@ -3,6 +3,8 @@
 n new positions, E decoder width, V vocabulary.
 """
 
+from collections.abc import Iterator
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -42,22 +44,22 @@ class GreedyDecoder:
         self._last = -1
         self._waiting: list[Tensor] = []  # embeddings of a prompt that is not complete yet
 
-    def push(self, audio: Float[Tensor, "n E"]) -> list[int]:
-        """Tokens of the positions that `audio` completes, the stopping one included."""
+    def push(self, audio: Float[Tensor, "n E"]) -> Iterator[int]:
+        """Tokens of the positions that `audio` completes, one by one, the stopping one included.
+
+        Each is final when it is yielded: who is interrupted keeps what came before.
+        """
         if self.done == 0:
             self._waiting.append(audio)
             if sum(map(len, self._waiting)) < self.schedule.prompt_len:
-                return []
+                return
             audio, self._waiting = torch.cat(self._waiting), []
-            tokens = [self._advance(self.schedule.prompt, audio[: self.schedule.prompt_len])]
+            yield self._advance(self.schedule.prompt, audio[: self.schedule.prompt_len])
             audio = audio[self.schedule.prompt_len :]
-        else:
-            tokens = []
         for row in range(len(audio)):
             if self.ended:
-                break
-            tokens.append(self._advance([self._last], audio[row : row + 1]))
-        return tokens
+                return
+            yield self._advance([self._last], audio[row : row + 1])
 
     def _advance(self, tokens: list[int], audio: Float[Tensor, "n E"]) -> int:
         ids = torch.tensor(tokens, device=audio.device)

@@ -1,5 +1,7 @@
 """From token ids to a transcript: text, times and words, the same for a stream and offline."""
 
+from collections.abc import Iterable
+
 from vrt.voxtral.config import SAMPLES_PER_TOKEN
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.schedule import AudioClock, Schedule
@@ -19,15 +21,16 @@ class TranscriptWriter:
         self._held_since: float | None = None  # start of a character that is not complete
         self._end = 0.0  # seconds, of the last token
 
-    def write(self, ids: list[int]) -> tuple[list[Token], list[Word]]:
-        """Commit tokens; returns them with their text, and the words they completed."""
+    def write(self, ids: Iterable[int]) -> tuple[list[Token], list[Word]]:
+        """Commit tokens as they come; returns them with their text, and the words they completed."""
         tokens: list[Token] = []
         words: list[Word] = []
         for id in ids:
             tokens.append(self._token(id))
-            words += self._word(tokens[-1])
-        self.transcript.tokens += tokens
-        self.transcript.words += words
+            closed = self._word(tokens[-1])
+            self.transcript.tokens.append(tokens[-1])
+            self.transcript.words += closed
+            words += closed
         return tokens, words
 
     def finish(self) -> tuple[str, list[Word]]:
