@@ -1,0 +1,74 @@
+"""What a search refuses, and when it ends.
+
+B utterances, K beam slots, V classes with blank, T encoder frames, J frame width.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vrt.rnnt.beam import Beam
+from vrt.rnnt.config import BeamConfig, BeamError
+
+
+def refuse_lengths(frames: Float[Tensor, "B T J"], lengths: Int[Tensor, "B"]) -> None:
+    batch, time = frames.shape[:2]
+    if batch == 0 or time == 0:
+        raise BeamError(
+            f"there is nothing to search: {batch} utterances of {time} encoder frames (T = {time});"
+            " leave out utterances without frames, or pad them and give length 0"
+        )
+    for row, length in enumerate(lengths.tolist()):
+        if not 0 <= length <= time:
+            raise BeamError(
+                f"length {length} of utterance {row} is outside 0..{time}, the frames given"
+            )
+
+
+def refuse_undefined(log_probs: Float[Tensor, "B K V"], beam: Beam) -> None:
+    """NaN and +inf are no log-probabilities; only slots that will use theirs are looked at."""
+    used = (beam.active & beam.hyps.alive).unsqueeze(-1)
+    wrong = used & ~(log_probs < torch.inf)
+    if not wrong.any():
+        return
+    row, slot, label = wrong.nonzero()[0].tolist()
+    raise BeamError(
+        f"log-probability {log_probs[row, slot, label].item()} of label {label} at encoder frame"
+        f" {int(beam.hyps.times[row, slot])} of utterance {row} (beam slot {slot}): the scorer"
+        " must give numbers below +inf; look for NaN or overflow in the frames and weights"
+    )
+
+
+def goes_on(beam: Beam, config: BeamConfig, frames: int) -> bool:
+    """Whether another iteration is due, over `frames` encoder frames.
+
+    With ties="lowest" a search ends when no living slot has frames left: a pass over final slots
+    would change nothing. With ties="torch" dead slots keep it going as in NeMo, since each pass
+    through `torch.topk` may reorder final slots of equal score.
+
+    Raises:
+        BeamError: more iterations than there may be.
+    """
+    living = bool((beam.active & beam.hyps.alive).any())
+    if not living and (config.ties == "lowest" or not beam.active.any()):
+        return False
+    symbols = config.iteration_guard if config.max_symbols is None else config.max_symbols + 1
+    if beam.iterations < frames * symbols:
+        return True
+    if config.max_symbols is None and not living:
+        return False
+    raise BeamError(_past_bound(beam, config, frames))
+
+
+def _past_bound(beam: Beam, config: BeamConfig, frames: int) -> str:
+    if config.max_symbols is None:
+        return (
+            f"max_symbols=None: after {beam.iterations} iterations over {frames} encoder frames"
+            " hypotheses still grow; set max_symbols, or raise iteration_guard"
+            f" ({config.iteration_guard} iterations a frame)"
+        )
+    return (
+        f"zero_length='nemo': an utterance without frames needs more than the {beam.iterations}"
+        f" iterations that {frames} encoder frames can take, where NeMo fails too;"
+        " use zero_length='empty', or pad to two frames or more"
+    )
