@@ -22,7 +22,7 @@ class TranscriptWriter:
         self._end = 0.0  # seconds, of the last token
 
     def write(self, ids: Iterable[int]) -> tuple[list[Token], list[Word]]:
-        """Commit tokens as they come; returns them with their text, and the words they completed."""
+        """Commit tokens as they come; returns them with their text, and the words they close."""
         tokens: list[Token] = []
         words: list[Word] = []
         for id in ids:
@@ -36,7 +36,8 @@ class TranscriptWriter:
     def finish(self) -> tuple[str, list[Word]]:
         """The end of the stream: an incomplete character is replaced, the last word closed."""
         tail = self._text.finish()
-        words = self._words.feed(tail, self._end, self._end) + self._words.close()
+        since = self._end if self._held_since is None else self._held_since
+        words = self._words.feed(tail, since, self._end) + self._words.close()
         self.transcript.tail = tail
         self.transcript.words += words
         return tail, words
@@ -58,9 +59,14 @@ class TranscriptWriter:
         """Words that `token` closes; a word starts with the token that held its first byte."""
         if token.id == self.streaming_word:
             return self._words.close()
-        start = token.start if self._held_since is None else self._held_since
+        held = self._held_since
         if not self._text.holds:
             self._held_since = None
-        elif token.text or self._held_since is None:
+        elif token.text or held is None:
             self._held_since = token.start
-        return self._words.feed(token.text, start, token.end)
+        if held is None:
+            return self._words.feed(token.text, token.start, token.end)
+        # The first character began with an earlier token, those behind it with this one.
+        first, rest = token.text[:1], token.text[1:]
+        begun = self._words.feed(first, held, token.end)
+        return begun + self._words.feed(rest, token.start, token.end)
