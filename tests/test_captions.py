@@ -112,14 +112,21 @@ def test_a_cue_does_not_last_for_ever():
 def test_a_short_word_stays_readable_but_never_covers_the_next():
     alone = cues(spoken(("no", 1.0, 1.08)))
     assert alone == [Cue("no", 1.0, 1.0 + captions.SHORTEST)]
-    gap = captions.PAUSE
-    first, second = cues(spoken(("no", 1.0, 1.0), ("yes", 1.0 + gap, 2.5)))
-    assert first.end <= second.start
+    wide = "x" * captions.LINE
+    first, second = cues(spoken((wide, 1.0, 1.08), (wide, 1.08, 1.16), ("yes", 1.2, 2.5)))
+    assert (first.end, second.start) == (1.2, 1.2)
 
 
 def test_words_inside_inserted_zeros_have_no_length_and_still_make_a_cue():
     (cue,) = cues(spoken(("ah", 3.0, 3.0), ("so", 3.0, 3.0)))
     assert cue.start == 3.0 and cue.end > cue.start
+
+
+def test_cues_of_one_moment_still_end_after_they_start():
+    wide = "x" * captions.LINE
+    found = cues(spoken(*[(wide, 3.0, 3.0)] * 5))
+    assert len(found) == 3 and all(cue.end > cue.start == 3.0 for cue in found)
+    assert all(start < end for start, end, _ in parse(srt(found), SRT_TIME))
 
 
 def test_no_words_no_cues():
@@ -157,7 +164,9 @@ def test_srt_numbers_count_up():
 
 # --- any words at all -------------------------------------------------------------------------
 
-texts = st.text(min_size=1, max_size=60).filter(lambda t: t.strip() and not re.search(r"\s", t))
+texts = st.sampled_from(["x" * 30, "y" * 50, "so"]) | st.text(min_size=1, max_size=9).filter(
+    lambda text: not re.search(r"\s", text)
+)
 
 
 @st.composite
