@@ -68,11 +68,13 @@ def _cells(row: StageRow) -> tuple[str, ...]:
 
 
 def _bytes(count: int) -> str:
-    """Decimal units, three digits: 402 MB."""
+    """Decimal units, three digits: 403 MB."""
     if not count:
         return "-"
-    power = min((len(str(count)) - 1) // 3, 3)
-    return f"{count / 1000**power:.3g} {('B', 'kB', 'MB', 'GB')[power]}"
+    size, units = float(count), ["B", "kB", "MB", "GB"]
+    while size >= 999.5 and len(units) > 1:
+        size, units = size / 1000, units[1:]
+    return f"{size:.3g} {units[0]}"
 
 
 def _number(value: float | None) -> str:

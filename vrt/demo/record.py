@@ -1,0 +1,78 @@
+"""What the demo is set to, and what its receipt keeps: numbers, and rows for the charts."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from vrt.audio import SAMPLE_RATE, Clip
+from vrt.demo.parity import Parity
+from vrt.demo.stream import Streamed
+from vrt.paths import data_dir
+from vrt.voxtral.config import LOOK_AHEAD, SAMPLES_PER_TOKEN, TOKEN_SECONDS
+
+ENVELOPE_STEP = 320  # samples: 20 ms
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`recording` is a name in data/MANIFEST.json; feeds are in samples.
+
+    The feeds to check by: a token, a mel frame, and a size that fits neither.
+    """
+
+    model: str = "random-tiny"
+    recording: str = "audio/sense_and_sensibility_0870.flac"
+    delay_ms: int = 480
+    feed: int = SAMPLES_PER_TOKEN
+    checked_feeds: tuple[int, ...] = (SAMPLES_PER_TOKEN, 160, 4096)
+
+
+DEFAULTS = Settings()
+
+
+def numbers_of(streamed: Streamed, found: Parity, clip: Clip, settings: Settings) -> dict[str, Any]:
+    return {
+        "stream_equals_offline": found.exact,
+        "tokens_equal": found.tokens_equal,
+        "comparisons": [asdict(comparison) for comparison in found.comparisons],
+        "stages": [asdict(row) for row in streamed.table],
+        "timeline": timeline(streamed, clip, settings),
+        "audio_s": clip.seconds,
+        "work_s": streamed.work_seconds,
+        "real_time_factor": streamed.work_seconds / clip.seconds,
+        "tokens": len(streamed.emitted),
+        "first_token_s": streamed.emitted[0],
+        "token_latency_p50_ms": float(np.percentile(streamed.latency_ms, 50)),
+        "token_latency_p95_ms": float(np.percentile(streamed.latency_ms, 95)),
+    }
+
+
+def timeline(streamed: Streamed, clip: Clip, settings: Settings) -> dict[str, Any]:
+    """When each token came and what it speaks about, as `vrt.lab.timeline` draws it."""
+    return {
+        "clip_s": clip.seconds,
+        "said": said(settings.recording),
+        "feed_s": settings.feed / SAMPLE_RATE,
+        "delay_s": settings.delay_ms / 1000,
+        "look_ahead_s": LOOK_AHEAD / SAMPLE_RATE,
+        "token_s": TOKEN_SECONDS,
+        "envelope_step_s": ENVELOPE_STEP / SAMPLE_RATE,
+        "envelope": envelope(clip.samples),
+        "starts": [token.start for token in streamed.transcript.tokens],
+        "emitted": streamed.emitted,
+    }
+
+
+def envelope(samples: Float32[np.ndarray, " n"]) -> list[float]:
+    """The peak of every 20 ms."""
+    starts = range(0, len(samples), ENVELOPE_STEP)
+    return [round(float(np.abs(samples[at : at + ENVELOPE_STEP]).max()), 4) for at in starts]
+
+
+def said(recording: str) -> str:
+    """The words of a shipped recording."""
+    listed = json.loads((data_dir() / "MANIFEST.json").read_text(encoding="utf-8"))["files"]
+    return next(entry["transcript"] for entry in listed if entry["name"] == recording)
