@@ -1,0 +1,5 @@
+"""`python -m vrt` is `vrt`."""
+
+from vrt.cli import main
+
+main()

@@ -1,0 +1,70 @@
+"""All commands of `vrt` under one name."""
+
+from typing import Annotated
+
+import typer
+
+from vrt import __version__
+from vrt.cli import bench, demo, golden, info, stream, transcribe
+from vrt.cli.failures import CommandGroup
+from vrt.cli.output import speak_utf8
+
+HELP = """A bench for people who port streaming speech models.
+
+\b
+vrt transcribe talk.flac
+vrt stream talk.flac --realtime
+vrt demo
+"""
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    it failed: a file, a checkpoint or the model, or a golden file that differs
+  2    the command line is wrong
+  130  stopped by Ctrl-C; what was known until then is printed
+  141  whoever read the output closed it
+
+Errors are one line on stderr; a traceback is a fault of vrt's own.
+"""
+
+app = typer.Typer(
+    cls=CommandGroup,
+    help=HELP,
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain text: help and errors read the same in a log
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> bool:
+    if asked:
+        print(f"vrt {__version__}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def _vrt(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("transcribe", epilog=transcribe.EXAMPLES)(transcribe.transcribe)
+app.command("stream", epilog=stream.EXAMPLES)(stream.stream)
+app.command("info", epilog=info.EXAMPLES)(info.info)
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.add_typer(golden.app, name="golden")
+app.add_typer(bench.app, name="bench")
+
+
+def main() -> None:
+    """The console script."""
+    speak_utf8()
+    app(prog_name="vrt")

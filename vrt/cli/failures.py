@@ -1,0 +1,61 @@
+"""What the person at the keyboard is told when a command fails, and with which exit code."""
+
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+FAILED, INTERRUPTED, OUTPUT_CLOSED = 1, 130, 141  # 128 + SIGINT, 128 + SIGPIPE
+
+# The package's extras, for what a plain install leaves out.
+EXTRAS = {"altair": "plot", "vl_convert": "plot", "PIL": "plot", "transformers": "hf"}
+
+
+class CommandGroup(TyperGroup):
+    """Runs a command and turns what it raises into one line and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            complain("stopped by Ctrl-C")
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            _discard_output()
+            raise typer.Exit(OUTPUT_CLOSED) from None
+        except Exception as error:
+            message = explain(error)
+            if message is None:
+                raise
+            complain(message)
+            raise typer.Exit(FAILED) from None
+        return result
+
+
+def complain(message: str) -> None:
+    """One line on stderr."""
+    print(f"vrt: {message}", file=sys.stderr, flush=True)
+
+
+def explain(error: Exception) -> str | None:
+    """What to tell the user about `error`; None for a fault of vrt's own."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, ModuleNotFoundError):
+        missing = (error.name or "").partition(".")[0]
+        extra = EXTRAS.get(missing)
+        return f"this needs {missing}: pip install 'vrt[{extra}]'" if extra else None
+    if type(error).__module__.partition(".")[0] == "vrt":
+        return str(error)
+    return None
+
+
+def _discard_output() -> None:
+    """Nobody reads any more: what is still buffered must not fail again when Python exits."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # a stdout without a descriptor, as in tests
+        return

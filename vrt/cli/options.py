@@ -1,0 +1,99 @@
+"""Options that several commands share; values are checked while the command line is read."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+DEFAULT_MODEL = "random-tiny"
+
+
+class Format(StrEnum):
+    """How a transcript is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    SRT = "srt"
+    VTT = "vtt"
+
+    @property
+    def suffix(self) -> str:
+        """Of a file that holds it."""
+        return ".txt" if self is Format.TEXT else f".{self.value}"
+
+
+class Dtype(StrEnum):
+    """Number types that weights may have."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+def check_delay(value: int) -> int:
+    """A typer callback: the delay in milliseconds, refused with the nearest allowed values."""
+    from vrt.voxtral.schedule import DelayError, delay_tokens
+
+    try:
+        delay_tokens(value)
+    except DelayError as error:
+        raise typer.BadParameter(str(error)) from error
+    return value
+
+
+def check_device(value: str) -> str:
+    """A typer callback: a device that torch knows and that this machine has."""
+    if value == "cpu":
+        return value
+    import torch
+
+    try:
+        kind = torch.device(value).type
+    except RuntimeError as error:
+        raise typer.BadParameter(f"{value!r} is no device; say cpu, cuda, cuda:1 or mps") from error
+    here = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not here.get(kind, False):
+        usable = ", ".join(name for name, present in here.items() if present)
+        raise typer.BadParameter(f"{value!r} is not usable here; this machine has: {usable}")
+    return value
+
+
+def choose_format(format: Format | None, json: bool) -> Format:
+    """`--format` and `--json` together: one of them, or both where they agree."""
+    if json and format not in (None, Format.JSON):
+        raise typer.BadParameter(f"--json and --format {format} contradict each other; give one")
+    return Format.JSON if json else format or Format.TEXT
+
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="PATH|NAME",
+        help="A checkpoint folder (Hugging Face or Mistral), or a small model of this package.",
+    ),
+]
+DelayMs = Annotated[
+    int,
+    typer.Option(
+        "--delay-ms",
+        callback=check_delay,
+        help="How far a word may lie behind its sound: 80 to 2400 in steps of 80.",
+    ),
+]
+FormatChoice = Annotated[
+    Format | None,
+    typer.Option("--format", "-f", help="How the transcript is written.  [default: text]"),
+]
+Device = Annotated[
+    str,
+    typer.Option("--device", callback=check_device, metavar="DEVICE", help="cpu, cuda or mps."),
+]
+DtypeChoice = Annotated[
+    Dtype | None, typer.Option("--dtype", help="Of the weights.  [default: the file's]")
+]

@@ -1,0 +1,83 @@
+"""Where a live stream's samples come from: a file, or raw PCM on stdin.
+
+n samples at 16 kHz.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedIOBase
+
+import numpy as np
+from jaxtyping import Float32
+
+from vrt.audio import SAMPLE_RATE, AudioError, Pcm16Reader, StreamingResampler, read
+from vrt.cli.files import pieces
+from vrt.cli.output import remark
+from vrt.cli.stream import STDIN
+
+Piece = Float32[np.ndarray, "n"]
+
+# How files begin that people pipe in by mistake: their headers would be heard as noise, and their
+# rate and coding are not those of raw PCM.
+HEADERS = {b"RIFF": "wav", b"RF64": "wav", b"fLaC": "flac", b"OggS": "ogg", b"ID3": "mp3"}
+HEAD = 4  # bytes
+WAY_OUT = "ffmpeg -i FILE -f s16le -ac 1 -ar 16000 - | vrt stream -"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Samples in feeds. `changes`: what is done to them on the way."""
+
+    name: str
+    pieces: Iterator[Piece]
+    changes: tuple[str, ...] = ()
+
+
+def open_source(source: str, rate: int | None, feed_ms: float) -> Source:
+    """A file's samples, or those of stdin at `rate`, in feeds of `feed_ms`.
+
+    Raises `AudioError`; what is wrong with a pipe may show only while its pieces are taken.
+    """
+    if source != STDIN:
+        clip = read(source)
+        return Source(source, pieces(clip.samples, _samples(feed_ms, SAMPLE_RATE)), clip.changes)
+    rate = SAMPLE_RATE if rate is None else rate
+    changes = () if rate == SAMPLE_RATE else (f"resampled {rate} -> {SAMPLE_RATE} Hz (soxr HQ)",)
+    return Source("stdin", pcm(_stdin(), rate, _samples(feed_ms, rate)), changes)
+
+
+def pcm(file: BufferedIOBase, rate: int, size: int) -> Iterator[Piece]:
+    """Raw 16-bit little-endian mono PCM, `size` samples of its own rate at a time."""
+    reader, resampler = Pcm16Reader(), StreamingResampler(rate)
+    data = file.read(HEAD)
+    if not data:
+        raise AudioError("stdin ended before the first sample; does the program before | run?")
+    _refuse_header(data)
+    while data:
+        yield resampler.feed(reader.feed(data))
+        data = file.read(2 * size)
+    if reader.carried:
+        remark("stdin ended inside a sample: its one byte is left out")
+    yield resampler.finish()
+
+
+def _stdin() -> BufferedIOBase:
+    if sys.stdin is None:
+        raise AudioError(f"stdin is closed; pipe PCM into it: {WAY_OUT}")
+    if sys.stdin.isatty():
+        raise AudioError(f"stdin is a terminal; pipe PCM into it: {WAY_OUT}")
+    return sys.stdin.buffer
+
+
+def _refuse_header(head: bytes) -> None:
+    for start, kind in HEADERS.items():
+        if head.startswith(start):
+            raise AudioError(
+                f"stdin holds a {kind} file, raw 16-bit mono PCM is taken; give the file's name, "
+                f"or: {WAY_OUT}"
+            )
+
+
+def _samples(feed_ms: float, rate: int) -> int:
+    return max(1, round(feed_ms * rate / 1000))
