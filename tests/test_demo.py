@@ -246,8 +246,8 @@ def test_the_readmes_picture_is_what_the_demo_draws(whole, repo_root, tmp_path):
     drawn = readme.draw(whole.receipt.numbers, tmp_path / "again.png")
     old, new = (np.asarray(Image.open(p).convert("L"), dtype=float) for p in (shipped, drawn))
     assert old.shape == new.shape
-    # Another version of the drawing library moves edges by parts of a pixel: 0.7 of 255 when text
-    # shifts by one. A bar or a label that is elsewhere gives more in its part of the picture.
+    # Mean difference of a block of 40 by 40 pixels, of 255. Measured: 0.0 with the same library;
+    # 49 where the tokens come 10 ms later, 57 where one word of a title is another.
     blocks = abs(old - new)[: old.shape[0] // 40 * 40, : old.shape[1] // 40 * 40]
     blocks = blocks.reshape(old.shape[0] // 40, 40, old.shape[1] // 40, 40).mean(axis=(1, 3))
     assert blocks.max() < 8
