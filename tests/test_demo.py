@@ -355,3 +355,17 @@ def test_a_model_without_a_vocabulary_shows_ids():
 
 def test_lines_of_the_introduction_are_wrapped(whole):
     assert all(len(line) <= COLUMNS for line in whole.text.splitlines()[:8])
+
+
+def test_rounding_is_forgiven_only_where_exactness_is_not_shown(monkeypatch) -> None:
+    """A Mac's products may round by the number of rows; an x86-64's do not."""
+
+    def found(largest: float, tokens: bool = True) -> parity.Parity:
+        comparison = parity.Comparison(160, "encoder", largest, 3.0, 9, 1)
+        return parity.Parity((comparison,), {160: tokens}, 9)
+
+    for machine, forgives in (("x86_64", False), ("arm64", True)):
+        monkeypatch.setattr(parity.platform, "machine", lambda machine=machine: machine)
+        assert found(0.0).holds
+        assert found(1e-6).holds == forgives
+        assert not found(1e-3).holds and not found(1e-6, tokens=False).holds

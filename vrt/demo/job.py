@@ -1,6 +1,7 @@
 """`vrt demo`: stream a recording, show each stage, prove it exact, leave receipt and picture."""
 
 import os
+import platform
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -34,7 +35,8 @@ def run(
 ) -> int:
     """Print the demo to `out` (stdout) and leave `receipt.json` and `stream.png` in `output`.
 
-    Returns an exit status: 0, or 1 where a stream differed from the whole clip in any number.
+    Returns an exit status: 1 where a stream differed from the whole clip, by more than rounding
+    where this kind of machine is not known to be exact.
     """
     out = sys.stdout if out is None else out
     folder = Path(output)
@@ -80,7 +82,7 @@ def _run(folder: Path, out: TextIOBase, settings: Settings) -> int:
     except ModuleNotFoundError as error:
         drawn = f"{INSTALL}: then the demo leaves a picture too ({error.name} is not installed)"
     _end(folder, drawn, out)
-    return 0 if found.exact else 1
+    return 0 if found.holds else 1
 
 
 def _introduce(model: VoxtralRealtime, clip: Clip, settings: Settings, out: TextIOBase) -> None:
@@ -124,6 +126,14 @@ def _judge(found: parity.Parity, out: TextIOBase) -> None:
     print(parity.render(found), file=out)
     if found.exact:
         print("equal: every number of every stage, bit for bit, at every feed size\n", file=out)
+        return
+    if found.holds:
+        verdict = (
+            "equal tokens; the numbers differ by rounding: the matrix products of this machine"
+            f" ({platform.machine()}) depend on how many rows they are given. Bit for bit is shown"
+            " for x86-64."
+        )
+        print(_wrapped(verdict, 0) + "\n", file=out)
         return
     verdict = (
         "NOT EQUAL: stream != offline. With equal tokens and differences near 1e-6, the matrix"

@@ -1,5 +1,6 @@
 """Is a stream what the whole clip gives? Every number of every stage, at several feed sizes."""
 
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.observe import STAGES
 from vrt.voxtral.offline import transcribe
 from vrt.voxtral.session import StreamingSession
+
+EXACT_MACHINES = ("x86_64", "AMD64")  # where a row never depends on its batch: tests show it
+ROUNDING = 1e-5  # relative
 
 
 class Recorder:
@@ -50,6 +54,11 @@ class Comparison:
     def exact(self) -> bool:
         return self.largest == 0.0
 
+    @property
+    def rounding(self) -> bool:
+        """Within what a row's company in a batch can change (measured in fp32: 1e-6)."""
+        return self.largest is not None and self.largest <= ROUNDING * max(1.0, self.scale)
+
 
 @dataclass(frozen=True)
 class Parity:
@@ -62,6 +71,13 @@ class Parity:
     @property
     def exact(self) -> bool:
         return all(self.tokens_equal.values()) and all(c.exact for c in self.comparisons)
+
+    @property
+    def holds(self) -> bool:
+        """Exact, or equal tokens up to rounding on a machine that nobody has shown to be exact."""
+        if self.exact or platform.machine() in EXACT_MACHINES:
+            return self.exact
+        return all(self.tokens_equal.values()) and all(c.rounding for c in self.comparisons)
 
 
 def check(model: VoxtralRealtime, clip: Clip, delay_ms: int, feeds: Sequence[int]) -> Parity:
