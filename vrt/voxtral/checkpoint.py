@@ -86,7 +86,7 @@ def with_vocabulary(config: VoxtralConfig, tokenizer: Tokenizer, layout: Layout)
 
 
 def _directory(path_or_name: str | PathLike[str]) -> Path:
-    path = Path(path_or_name)
+    path = Path(path_or_name).expanduser()
     if path.is_dir():
         return path
     if path.is_file():
@@ -95,7 +95,7 @@ def _directory(path_or_name: str | PathLike[str]) -> Path:
         return data_dir() / "models" / path
     raise CheckpointError(
         f"{path} is no folder and no model of this package ({', '.join(shipped_models())});"
-        " give the folder that holds config.json or params.json"
+        " give the folder that holds config.json or params.json (nothing is downloaded)"
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from os import PathLike
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from vrt.voxtral.checkpoint import Checkpoint, open_checkpoint
@@ -92,8 +93,8 @@ def skeleton(config: VoxtralConfig) -> VoxtralRealtime:
         return VoxtralRealtime(config)
 
 
-def half_split(rows: Tensor, heads: int) -> Tensor:
-    """Rows of q or k (or of q's bias) from interleaved rotary pairs to half-split ones; a copy."""
+def half_split(rows: Float[Tensor, "rows *inputs"], heads: int) -> Float[Tensor, "rows *inputs"]:
+    """Rows of q or k, or q's bias, from interleaved rotary pairs to half-split ones; a copy."""
     pairs = rows.unflatten(0, (heads, -1, 2))  # [heads, K / 2, 2, ...]
     return pairs.transpose(1, 2).reshape(rows.shape)
 
