@@ -27,6 +27,7 @@ ARROWS = {
     "golden": GROUND | WINGS | {"oracle"},
     "coreml": GROUND | WINGS,
     "train": GROUND | WINGS,
+    "bench": GROUND | WINGS | {"oracle"},
     "lab": {"receipt", "paths"},
     "demo": GROUND | WINGS | {"lab"},
 }

@@ -12,11 +12,10 @@ from torch import Tensor
 from transformers import (
     DynamicCache,
     PreTrainedConfig,
-    VoxtralRealtimeConfig,
     VoxtralRealtimeForConditionalGeneration,
 )
 
-from vrt.oracle.hf_model import TIED, OracleError, _decoder, _encoder
+from vrt.oracle.hf_model import TIED, OracleError, model_config
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.weights import state_dict_hf
 
@@ -31,10 +30,7 @@ def build_shared(ours: VoxtralRealtime) -> Model:
     frozen parameters torch multiplies the stem's non-contiguous output by copies of the weights
     that have no bias, made anew in every call.
     """
-    sizes = ours.config
-    config = VoxtralRealtimeConfig(
-        audio_config=_encoder(sizes.encoder, sizes.mel_bins), text_config=_decoder(sizes.decoder)
-    )
+    config = model_config(ours.config)
     with torch.device("meta"):
         model = Model(config)
     found = model.load_state_dict(state_dict_hf(ours), strict=False, assign=True)

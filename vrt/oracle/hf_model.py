@@ -42,12 +42,7 @@ def build(config: VoxtralConfig, weights: Weights) -> VoxtralRealtimeForConditio
         )
     if min(config.encoder.window, config.decoder.window) < 2:
         raise OracleError(f"transformers {VERSION} keeps every key where the window is 1; use 2")
-    model = VoxtralRealtimeForConditionalGeneration(
-        VoxtralRealtimeConfig(
-            audio_config=_encoder(config.encoder, config.mel_bins),
-            text_config=_decoder(config.decoder),
-        )
-    )
+    model = VoxtralRealtimeForConditionalGeneration(model_config(config))
     found = model.load_state_dict(weights, strict=False)
     wrong = [*found.unexpected_keys, *(name for name in found.missing_keys if name != TIED)]
     if wrong:
@@ -55,6 +50,14 @@ def build(config: VoxtralConfig, weights: Weights) -> VoxtralRealtimeForConditio
     model.tie_weights()
     model.generation_config = GenerationConfig(eos_token_id=config.eos, do_sample=False)
     return model.to(torch.float32).eval()
+
+
+def model_config(config: VoxtralConfig) -> VoxtralRealtimeConfig:
+    """Our sizes under the names of transformers."""
+    return VoxtralRealtimeConfig(
+        audio_config=_encoder(config.encoder, config.mel_bins),
+        text_config=_decoder(config.decoder),
+    )
 
 
 def _encoder(encoder: EncoderConfig, mel_bins: int) -> VoxtralRealtimeEncoderConfig:
