@@ -57,13 +57,13 @@ def compare_stage(stage: str, expected: Tensor | None, got: Tensor | None) -> St
         return StageResult(stage, torch.inf, 1.0, limit, Divergence(stage, (), *shapes))
     both = min(expected.shape[axis], got.shape[axis])
     rest = abs(expected.shape[axis] - got.shape[axis])
-    scale = max(1.0, float(expected.abs().max()) if expected.numel() else 0.0)
+    scale = _scale(expected)
     want, have = expected.narrow(axis, 0, both), got.narrow(axis, 0, both)
     error = _error(want, have)
-    bad = error > 0 if limit is None else ~(error <= limit * scale)  # NaN is bad
+    bad = error > 0 if limit is None else ~(error <= limit * scale)
     first = _first(stage, bad, want, have)
     if first is None and rest:
-        lengths = [f"{tensor.shape[axis]} positions" for tensor in (got, expected)]
+        lengths = [f"length {tensor.shape[axis]}" for tensor in (got, expected)]
         first = Divergence(stage, (both,), *lengths)
     if limit is None:
         return StageResult(stage, float(bad.sum()) + rest, first=first)
@@ -78,6 +78,12 @@ def _comparable(expected: Tensor, got: Tensor, axis: int) -> bool:
         return False
     want, have = (shape[:axis] + shape[axis + 1 :] for shape in shapes)
     return want == have
+
+
+def _scale(expected: Tensor) -> float:
+    """What a tolerance is relative to: the largest finite magnitude, at least 1."""
+    finite = expected.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    return max(1.0, float(finite.abs().max())) if expected.numel() else 1.0
 
 
 def _error(expected: Tensor, got: Tensor) -> Float64[Tensor, "..."]:

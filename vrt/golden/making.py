@@ -6,7 +6,7 @@ n samples (16 kHz).
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
 from vrt.voxtral.schedule import delay_tokens
 
 MOST_DRIFT = 0.5  # of the tolerance
-Oracle = Literal["hf", "vrt"]
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,12 @@ def small_config(
 
 
 def make_voxtral(
-    path: str | PathLike[str], problem: VoxtralProblem, oracle: Oracle = "hf"
+    path: str | PathLike[str], problem: VoxtralProblem, oracle: str = "hf"
 ) -> Metadata:
     """Write the problem and the oracle's answer to `path`; returns what the file says of itself.
 
-    Raises `GoldenError` where the oracle is not installed or cannot answer.
+    `oracle`: `hf` (transformers) or `vrt`. Raises `GoldenError` where it is not installed, or
+    where it cannot answer.
     """
     answers = {"hf": _ask_transformers, "vrt": _ask_vrt}
     if oracle not in answers:

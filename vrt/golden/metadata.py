@@ -8,7 +8,7 @@ from typing import Any
 
 from vrt.golden.errors import GoldenError
 from vrt.voxtral.config import TOKEN_MS, DecoderConfig, EncoderConfig, VoxtralConfig
-from vrt.voxtral.schedule import Schedule, delay_tokens
+from vrt.voxtral.schedule import DelayError, Schedule, delay_tokens
 
 FORMAT = 1
 
@@ -83,11 +83,11 @@ def parse(found: Any, where: str) -> Metadata:
             streaming_pad=get.integer("streaming_pad"),
             left_pad_tokens=get.integer("left_pad_tokens"),
         )
-        delay = delay_tokens(get.integer("num_delay_tokens") * TOKEN_MS)
     except GoldenError:
         raise
-    except ValueError as error:  # sizes that do not fit together, a delay out of range
+    except ValueError as error:  # sizes that do not fit together
         raise GoldenError(f"{where}: metadata: {error}") from error
+    delay = get.delay("num_delay_tokens")
     schedule = Schedule.of(config, delay)
     get.agrees("prompt_len", schedule.prompt_len, "left_pad_tokens + num_delay_tokens + 1")
     get.agrees("right_pad_tokens", schedule.tail, "num_delay_tokens + 11")
@@ -151,6 +151,14 @@ class _Reader:
                 f" {value!r}"
             )
         return float(value)
+
+    def delay(self, key: str) -> int:
+        try:
+            return delay_tokens(self.integer(key) * TOKEN_MS)
+        except DelayError as error:
+            raise GoldenError(
+                f"{self.where}: metadata {self.prefix}{key} is {self.found[key]}: {error}"
+            ) from error
 
     def part(self, key: str) -> "_Reader":
         value = self.value(key)

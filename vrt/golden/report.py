@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-WIDTHS = (28, 14, 10, 10, 8)
+WIDTHS = (28, 14, 10, 10, 10)  # characters of the table's columns
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class StageResult:
         if self.tolerance is None:
             return f"{self.stage:{WIDTHS[0]}}{self.error:{WIDTHS[1]}.0f} differ{verdict}"
         cells = (f"{self.error:.2e}", f"{self.relative:.2e}", f"{self.tolerance:.0e}")
-        cells += (f"{self.ratio:.3f}",)
+        cells += (f"{self.ratio:.3g}",)
         numbers = "".join(f"{c:>{w}}" for c, w in zip(cells, WIDTHS[1:], strict=True))
         return f"{self.stage:{WIDTHS[0]}}{numbers}{verdict}"
 

@@ -76,7 +76,7 @@ def recipes() -> Iterator[Recipe]:
     yield Recipe("over-chunk", "windows barely over a chunk: 5 and 2", speech(8000), 22, CHUNK_EDGE)
     yield Recipe("wraps", "windows of 8 and 2, wrapped 15 times", speech(12000), 9, WRAPS)
     yield Recipe("never-full", "the released windows, never full", speech(8000), 23, NEVER_FULL)
-    yield Recipe("loud", "clipped: log-mel above its nominal maximum", amplified(8000, 40), 11)
+    yield Recipe("loud", "clipped: log-mel above its nominal maximum", amplified(8000, 40.0), 23)
     yield Recipe("quiet", "speech of a few quantisation steps", amplified(8000, 1e-3), 11)
     yield Recipe("eos", "EOS in the middle, where `generate` stops", speech(12000), 1, WITH_EOS)
     yield Recipe("odd-heads", "uncommon heads, theta and eps", speech(8000), 15, ODD_HEADS)
