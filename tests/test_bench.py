@@ -354,6 +354,13 @@ def test_table_fits_a_terminal_and_shows_what_was_measured(receipt: Receipt):
     assert "2 threads: memory reads 30.0 GB/s (15.0 GB a CPU second)" in lines
 
 
+@pytest.mark.parametrize(("load", "told"), [(0.4, False), (1.5, True)])
+def test_table_says_so_where_other_work_was_running(receipt: Receipt, load: float, told: bool):
+    numbers = receipt.numbers | {"load_average_before": [load, 0.0, 0.0]}
+    quiet = replace(receipt, numbers=numbers, device=receipt.device | {"cores_usable": 1})
+    assert ("other work was running" in table(quiet)) == told
+
+
 def test_chart_rows_add_one_floor_a_row_and_thread_count(receipt: Receipt):
     bars = chart_rows(receipt)
     rows = receipt.numbers["rows"]

@@ -55,7 +55,16 @@ def _machine(receipt: Receipt) -> list[str]:
         f"bf16, {first['encoder_layers']} encoder and {first['decoder_layers']} decoder layers,"
         f" {numbers['weights_bytes'] / 1e9:.2f} GB of random weights, {first['repeats']} calls"
         " an arm",
+        *_busy(receipt, before),
     ]
+
+
+def _busy(receipt: Receipt, load: float) -> list[str]:
+    """A line for a machine that had other work: threads that wait for a busy core burn CPU time."""
+    most = max(row["threads"] for row in receipt.numbers["rows"])
+    if load + most < receipt.device["cores_usable"] + 1:
+        return []
+    return ["other work was running: wall times and rows of several threads are inflated"]
 
 
 def _legend(rows: Sequence[dict[str, Any]]) -> list[str]:
