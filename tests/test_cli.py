@@ -217,8 +217,10 @@ def test_outputs_that_would_run_together_are_refused_before_any_work(clips, tmp_
 
 def test_wrong_command_lines_are_refused_by_name(speech):
     fails(run("transcribe"), 2, "FILE")
-    fails(run("transcribe", speech, "--delay-ms", 90), 2, "90", "80 or 160")
-    fails(run("transcribe", speech, "--delay-ms", 2480), 2, "2480", "2400")
+    for delay, nearest in ((0, 80), (90, "80 or 160"), (2401, 2400), (2480, 2400)):
+        fails(
+            run("transcribe", speech, "--delay-ms", delay), 2, delay, f"nearest allowed: {nearest}"
+        )
     fails(run("transcribe", speech, "--format", "docx"), 2, "docx")
     fails(run("transcribe", speech, "--json", "--format", "srt"), 2, "--json", "srt")
     fails(run("transcribe", speech, "--device", "gpu"), 2, "gpu", "cuda")

@@ -79,6 +79,7 @@ def test_golden_check_says_a_line_a_file(golden_file, tampered, tmp_path):
 
 def test_golden_check_for_scripts(golden_file, tampered):
     result = run("golden", "check", golden_file, tampered, "--json")
+    assert result.exit_code == 1
     good, bad = map(json.loads, result.stdout.splitlines())
     assert good["ok"] and good["first"] is None
     assert not bad["ok"] and bad["first"]["index"] == [3, 5]

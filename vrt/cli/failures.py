@@ -1,6 +1,5 @@
 """What the person at the keyboard is told when a command fails, and with which exit code."""
 
-import os
 import sys
 from typing import Any
 
@@ -23,8 +22,7 @@ class CommandGroup(TyperGroup):
         except KeyboardInterrupt:
             complain("stopped by Ctrl-C")
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            _discard_output()
+        except BrokenPipeError:  # nobody reads any more, so nobody is told
             raise typer.Exit(OUTPUT_CLOSED) from None
         except Exception as error:
             message = explain(error)
@@ -51,11 +49,3 @@ def explain(error: Exception) -> str | None:
     if type(error).__module__.partition(".")[0] == "vrt":
         return str(error)
     return None
-
-
-def _discard_output() -> None:
-    """Nobody reads any more: what is still buffered must not fail again when Python exits."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # a stdout without a descriptor, as in tests
-        return
