@@ -321,7 +321,8 @@ def test_blank_need_not_be_the_last_class_unless_there_is_fusion():
         def advance(self, state, parents, labels):
             return self.inner.advance(state, parents, labels.where(labels > 0, 4) - 1)
 
-    (moved,), (plain,) = run(BlankFirst(), [9], beam_size=3), run(formula(vocab=4), [9], beam_size=3)
+    (moved,) = run(BlankFirst(), [9], beam_size=3)
+    (plain,) = run(formula(vocab=4), [9], beam_size=3)
     assert texts(moved) == [tuple(v + 1 for v in tokens) for tokens in texts(plain)]
     with pytest.raises(BeamError, match=r"fusion needs blank as the last class, 3; it is 0"):
         run(BlankFirst(), [9], beam_size=3, fusion=(Fusion(ToyNgram(1, 3), 0.5),))

@@ -5,13 +5,13 @@ B utterances, K beam slots.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from vrt.golden.errors import GoldenError
+from vrt.golden.malsd_differences import AFTER, Answer, Comparison, Index, Stage
 from vrt.golden.malsd_format import PROBLEM, read
 from vrt.golden.malsd_stages import (
     BESTS,
@@ -22,12 +22,9 @@ from vrt.golden.malsd_stages import (
     STAGES,
     TOLERANCE,
     Field,
-    value,
 )
-from vrt.golden.report import Divergence, Report, StageResult
+from vrt.golden.report import Report, StageResult
 
-Answer = dict[str, Any]
-Index = tuple[int, ...]
 HYPOTHESIS = {"tokens": "count", "timestamps": "count", "score": "score", "norm_score": "score"}
 
 
@@ -52,56 +49,9 @@ def compare_malsd(expected: str | PathLike[str], got: str | PathLike[str]) -> Re
     return report
 
 
-@dataclass
-class _Stage:
-    """Differences of one stage as they are found."""
-
-    name: str
-    tolerance: float | None
-    error: float = 0.0
-    first: tuple[Index, Divergence] | None = None
-    seen: bool = False
-
-    def differ(self, order: Index, index: Index, got: Any, expected: Any) -> None:
-        if self.first is None:
-            self.first = order, Divergence(self.name, index, _plain(got), _plain(expected))
-
-    def result(self) -> StageResult:
-        first = self.first[1] if self.first else None
-        return StageResult(self.name, self.error, 1.0, self.tolerance, first)
-
-
-@dataclass
-class _Comparison:
-    """`order` ranks differences: iteration, then stage, then place; results after iterations."""
-
-    expected: Answer
-    got: Answer
-    stages: dict[str, _Stage] = field(default_factory=dict)
-
-    def stage(self, name: str, tolerance: float | None = None) -> _Stage:
-        return self.stages.setdefault(name, _Stage(name, tolerance))
-
-    def numbers(
-        self, stage: _Stage, order: Index, index: Index, pair: tuple[Any, Any], kind: str
-    ) -> None:
-        """One number each. A score may be off by the tolerance, anything else may not."""
-        stage.seen = True
-        want, have = value(pair[0], kind), pair[1]
-        try:
-            have = value(have, kind)
-        except (TypeError, ValueError):
-            stage.differ(order, index, have, want)
-            return
-        error = _error(want, have) if kind == "score" else float(want != have)
-        stage.error = max(stage.error, error) if kind == "score" else stage.error + error
-        if not error <= (TOLERANCE if kind == "score" else 0):
-            stage.differ(order, index, have, want)
-
-
 def against(name: str, expected: Answer, got: Answer) -> Report:
     """Where the answers part first: in the earliest iteration, there in the order of the flow."""
-    work = _Comparison(expected, got)
+    work = Comparison(expected, got)
     _errors(work)
     if not expected.get("error") and not got.get("error"):
         _trace(work)
@@ -115,7 +65,7 @@ def against(name: str, expected: Answer, got: Answer) -> Report:
     return Report(name, (*results, *_absent(work)), first)
 
 
-def _errors(work: _Comparison) -> None:
+def _errors(work: Comparison) -> None:
     """Both refuse, each in its own words, or neither does."""
     if "error" not in work.got or "error" not in work.expected:
         return
@@ -126,7 +76,7 @@ def _errors(work: _Comparison) -> None:
         stage.differ((-1,), (), *(text or "no error" for text in texts))
 
 
-def _trace(work: _Comparison) -> None:
+def _trace(work: Comparison) -> None:
     want, have = work.expected.get("trace"), work.got.get("trace")
     if want is None or have is None:
         return
@@ -155,7 +105,7 @@ def _over(trace: list[Answer]) -> bool:
 
 
 def _field(
-    work: _Comparison, order: Index, part: Field, want: Answer, have: Answer, before: Answer | None
+    work: Comparison, order: Index, part: Field, want: Answer, have: Answer, before: Answer | None
 ) -> None:
     tolerance = TOLERANCE if part.kind == "score" else None
     stage, counts = work.stage(part.stage, tolerance), _shape(want[part.name])
@@ -183,7 +133,7 @@ def _meaning(part: Field, want: Answer, before: Answer | None) -> Iterator[Index
                 yield b, k
 
 
-def _recombined(work: _Comparison, order: Index, want: list, have: list) -> None:
+def _recombined(work: Comparison, order: Index, want: list, have: list) -> None:
     stage = work.stage(RECOMBINED)
     stage.seen = True
     for b, (left, right) in enumerate(zip_longest(want, have, fillvalue=[])):
@@ -196,14 +146,14 @@ def _groups(groups: list[dict[str, list[int]]]) -> list[tuple[list[int], list[in
     return sorted((sorted(group["slots"]), sorted(group["kept"])) for group in groups)
 
 
-def _nbest(work: _Comparison, name: str) -> None:
+def _nbest(work: Comparison, name: str) -> None:
     """Per utterance: as many hypotheses, in the same order."""
     want, have = work.expected.get(name), work.got.get(name)
     if want is None or have is None:
         return
     stage = work.stage(name, TOLERANCE)
     stage.seen = True
-    rank = (math.inf, STAGES.index(name))
+    rank = (AFTER, STAGES.index(name))
     if len(want) != len(have):
         stage.differ(rank, (), f"{len(have)} utterances", f"{len(want)} utterances")
     for b, (left, right) in enumerate(zip(want, have, strict=False)):
@@ -213,14 +163,14 @@ def _nbest(work: _Comparison, name: str) -> None:
             stage.differ((*rank, b), (b,), f"{len(right)} hypotheses", f"{len(left)} hypotheses")
 
 
-def _best(work: _Comparison, name: str, nbest: str) -> None:
+def _best(work: Comparison, name: str, nbest: str) -> None:
     """The single best, where there is one."""
     want, have = work.expected.get(name), work.got.get(name)
     if want is None or have is None:
         return
     stage, held = work.stage(name, TOLERANCE), work.expected.get(nbest, want)
     stage.seen = True
-    rank = (math.inf, STAGES.index(name))
+    rank = (AFTER, STAGES.index(name))
     if len(want) != len(have):
         stage.differ(rank, (), f"{len(have)} utterances", f"{len(want)} utterances")
     for b, pair in enumerate(zip(want, have, strict=False)):
@@ -229,7 +179,7 @@ def _best(work: _Comparison, name: str, nbest: str) -> None:
 
 
 def _hypothesis(
-    work: _Comparison, stage: _Stage, order: Index, index: Index, pair: tuple[Any, Any]
+    work: Comparison, stage: Stage, order: Index, index: Index, pair: tuple[Any, Any]
 ) -> None:
     want, have = pair
     if not isinstance(have, dict):
@@ -244,7 +194,7 @@ def _hypothesis(
             stage.differ(order, index, f"{key} {have[key]}", f"{key} {want[key]}")
 
 
-def _absent(work: _Comparison) -> list[StageResult]:
+def _absent(work: Comparison) -> list[StageResult]:
     """Stages that one answer holds and the other does not."""
     found = []
     for name in STAGES:
@@ -265,14 +215,3 @@ def _shape(rows: Any) -> list[int]:
     if not isinstance(rows, list):
         return []
     return [len(row) if isinstance(row, list) else 0 for row in rows]
-
-
-def _error(want: float, have: float) -> float:
-    if want == have:
-        return 0.0
-    error = abs(want - have)
-    return math.inf if math.isnan(error) else error
-
-
-def _plain(found: Any) -> float | int | str:
-    return found if isinstance(found, int | float | str) else str(found)

@@ -113,8 +113,19 @@ def _scorer(scorer: dict[str, Any], vocab: int) -> ToyScorer:
         vocab,
         mode,
         table,
-        None if formula is None else Formula(**formula),
+        None if formula is None else _formula(formula),
         None if default is None else _row(default, vocab),
+    )
+
+
+def _formula(found: dict[str, Any]) -> Formula:
+    """Whole numbers and floats as JSON may mix them; an unknown name is an error."""
+    whole = {"seed", "ctx", "bits", "shift", "tdiv"}
+    return Formula(
+        **{
+            name: None if value is None else int(value) if name in whole else float(value)
+            for name, value in found.items()
+        }
     )
 
 

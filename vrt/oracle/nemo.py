@@ -29,6 +29,10 @@ LOOP = "modified_alsd_torch"
 Groups = list[list[tuple[tuple[int, ...], tuple[int, ...]]]]
 
 
+class OverrunError(RuntimeError):
+    """NeMo was stopped; it raised nothing itself."""
+
+
 @dataclass(frozen=True)
 class NemoIteration:
     """One iteration: arrays [B, K] under the golden format's names, and the merged groups."""
@@ -57,8 +61,12 @@ def reference(
     frames: Float[Tensor, "B T 2"],
     lengths: Int64[Tensor, "B"],
     config: BeamConfig,
+    limit: int = 10_000,
 ) -> NemoAnswer:
-    """Search with NeMo. Of `config` it knows no ties, collisions or zero_length: its are fixed."""
+    """Search with NeMo. Of `config` it knows no ties, collisions or zero_length: its are fixed.
+
+    Without `max_symbols` NeMo may go on for ever over dead slots: `limit` iterations are an error.
+    """
     prefixes, hyps = Prefixes(), []
     try:
         search = computer.ModifiedALSDBatchedRNNTComputer(
@@ -70,12 +78,14 @@ def reference(
             allow_cuda_graphs=False,
             **_fusion(config),
         )
-        with _injected(scorer.mode == "logprob", hyps):
+        with _injected(scorer.mode == "logprob", hyps, limit):
             search.modified_alsd_torch(frames, lengths)
     except Exception as error:
         return NemoAnswer(f"{type(error).__name__}: {error}")
     (done,) = hyps
-    return NemoAnswer(None, done.trace, done.ranked(score_norm=True), done.ranked(score_norm=False))
+    return NemoAnswer(
+        None, done.log.trace, done.ranked(score_norm=True), done.ranked(score_norm=False)
+    )
 
 
 def _fusion(config: BeamConfig) -> dict[str, Any]:
@@ -90,11 +100,20 @@ def _fusion(config: BeamConfig) -> dict[str, Any]:
 
 
 @contextmanager
-def _injected(log_probs: bool, made: list["Recorder"]) -> Iterator[None]:
+def _injected(log_probs: bool, made: list["Recorder"], limit: int) -> Iterator[None]:
     """NeMo's hypotheses record themselves; rows that are log-probabilities stay as they are."""
 
-    def recorder(*args: Any, **options: Any) -> Recorder:
-        made.append(Recorder(*args, **options))
+    def recorder(
+        batch_size: int,
+        beam_size: int,
+        init_length: int,
+        blank_index: int,
+        device: torch.device,
+        float_dtype: torch.dtype,
+    ) -> Recorder:
+        size = batch_size, beam_size, init_length, blank_index
+        made.append(Recorder(*size, device=device, float_dtype=float_dtype))
+        made[-1].log = Log(limit)
         return made[-1]
 
     kept = computer.BatchedBeamHyps, computer.F
@@ -107,75 +126,88 @@ def _injected(log_probs: bool, made: list["Recorder"]) -> Iterator[None]:
         computer.BatchedBeamHyps, computer.F = kept
 
 
+@dataclass
+class Log:
+    """Iterations that have ended, and the one that is under way."""
+
+    limit: int
+    trace: list[NemoIteration] = field(default_factory=list)
+    step: dict[str, Tensor] = field(default_factory=dict)
+    groups: Groups = field(default_factory=list)
+
+    def note(self, step: dict[str, Tensor]) -> None:
+        """Copies: NeMo writes over its arrays."""
+        self.step |= {name: values.clone() for name, values in step.items()}
+
+    def close(self, loop: dict[str, Any]) -> None:
+        """The iteration before, now that the last lines of the loop have run."""
+        if self.step:
+            names = {"time_index": "time_indices", "safe_time_index": "safe_time_indices"}
+            names["active"] = "active_mask"
+            self.note({name: loop[variable] for name, variable in names.items()})
+            self.trace.append(NemoIteration(self.step, self.groups))
+            self.step = {}
+        if len(self.trace) >= self.limit:
+            raise OverrunError(f"NeMo has not ended after {self.limit} iterations")
+
+
 class Recorder(BatchedBeamHyps):
     """NeMo's hypotheses with a memory. The loop's own variables are read where it calls here."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.trace: list[NemoIteration] = []
-        self._step: dict[str, Tensor] = {}
-        self._groups: Groups = []
+    log: Log
 
-    def add_results_no_checks_(self, *args: Any, **options: Any) -> None:
+    def add_results_no_checks_(
+        self,
+        next_indices: Int64[Tensor, "B K"],
+        next_labels: Int64[Tensor, "B K"],
+        next_hyps_prob: Float[Tensor, "B K"],
+        next_label_durations: Tensor | None = None,
+    ) -> None:
         loop = _loop()
-        self._close(loop)
-        super().add_results_no_checks_(*args, **options)
+        self.log.close(loop)
+        super().add_results_no_checks_(next_indices, next_labels, next_hyps_prob)
         column = self.current_lengths_wb[:, :1, None].expand(-1, self.beam_size, 1) - 1
-        self._step = {
-            "forced_blank_parent": loop["force_blank"],
-            "parent": loop["hyps_indices"],
-            "label": loop["next_labels"],
-            "score_pruned": self.scores,
-            "step_timestamp": self.timestamps.gather(-1, column).squeeze(-1),
-        }
-        self._keep()
+        self.log.note(
+            {
+                "forced_blank_parent": loop["force_blank"],
+                "parent": loop["hyps_indices"],
+                "label": loop["next_labels"],
+                "score_pruned": self.scores,
+                "step_timestamp": self.timestamps.gather(-1, column).squeeze(-1),
+            }
+        )
 
     def recombine_hyps_(self) -> None:
         alive = self.scores > -torch.inf
         keys = (self.transcript_hash, self.last_label, self.current_lengths_nb)
         super().recombine_hyps_()
         after = (self.scores > -torch.inf).tolist()
-        self._groups = [
+        self.log.groups = [
             _groups([tuple(int(key[b, k]) for key in keys) for k in range(self.beam_size)], *rows)
             for b, rows in enumerate(zip(alive.tolist(), after, strict=True))
         ]
-        self._step |= {
-            "score": self.scores,
-            "alive": self.scores > -torch.inf,
-            "last_label": self.last_label,
-            "length_nonblank": self.current_lengths_nb,
-            "length_with_blank": self.current_lengths_wb,
-            "symbols_at_time": self.last_timestamp_lasts,
-            "next_timestamp": self.next_timestamp,
-            "hash": self.transcript_hash,
-        }
-        self._keep()
+        self.log.note(
+            {
+                "score": self.scores,
+                "alive": self.scores > -torch.inf,
+                "last_label": self.last_label,
+                "length_nonblank": self.current_lengths_nb,
+                "length_with_blank": self.current_lengths_wb,
+                "symbols_at_time": self.last_timestamp_lasts,
+                "next_timestamp": self.next_timestamp,
+                "hash": self.transcript_hash,
+            }
+        )
 
     def get_last_labels(self, pad_id: int = -1) -> Tensor:
         """Called once, right after the loop."""
-        self._close(_loop())
+        self.log.close(_loop())
         return super().get_last_labels(pad_id)
 
     def ranked(self, score_norm: bool) -> list[NBest]:
         """NeMo's own n-best lists, read off a copy."""
         batch = self.clone().to_nbest_hyps_list(score_norm=score_norm)
         return [NBest(_hypothesis(h) for h in one.n_best_hypotheses) for one in batch]
-
-    def _close(self, loop: dict[str, Any]) -> None:
-        """The iteration before, now that its last lines have run."""
-        if not self._step:
-            return
-        self._step |= {
-            "time_index": loop["time_indices"],
-            "safe_time_index": loop["safe_time_indices"],
-            "active": loop["active_mask"],
-        }
-        self._keep()
-        self.trace.append(NemoIteration(self._step, self._groups))
-        self._step = {}
-
-    def _keep(self) -> None:
-        self._step = {name: values.clone() for name, values in self._step.items()}
 
 
 def _loop() -> dict[str, Any]:

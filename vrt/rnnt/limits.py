@@ -42,21 +42,21 @@ def refuse_undefined(log_probs: Float[Tensor, "B K V"], beam: Beam) -> None:
 def goes_on(beam: Beam, config: BeamConfig, frames: int) -> bool:
     """Whether another iteration is due, over `frames` encoder frames.
 
-    With ties="lowest" a search ends when no living slot has frames left: a pass over final slots
-    would change nothing. With ties="torch" dead slots keep it going as in NeMo, since each pass
-    through `torch.topk` may reorder final slots of equal score.
+    A search ends when no living slot has frames left: all are final, and another pass would change
+    nothing. Under ties="torch" dead slots keep it going as in NeMo, since each pass through
+    `torch.topk` may reorder final slots of equal score; not without `max_symbols`, where dead
+    slots may go on for ever (and NeMo with them).
 
     Raises:
         BeamError: more iterations than there may be.
     """
-    living = bool((beam.active & beam.hyps.alive).any())
-    if not living and (config.ties == "lowest" or not beam.active.any()):
+    dead_count = config.ties == "torch" and config.max_symbols is not None
+    going = beam.active if dead_count else beam.active & beam.hyps.alive
+    if not going.any():
         return False
     symbols = config.iteration_guard if config.max_symbols is None else config.max_symbols + 1
     if beam.iterations < frames * symbols:
         return True
-    if config.max_symbols is None and not living:
-        return False
     raise BeamError(_past_bound(beam, config, frames))
 
 

@@ -36,14 +36,16 @@ class Margins:
         return min(self.decision, self.order)
 
 
-def margins(iterations: Iterable[Iteration], nbests: list[NBest], config: BeamConfig) -> Margins:
-    """Of a traced search and its result."""
+def margins(
+    iterations: Iterable[Iteration], nbests: list[NBest], config: BeamConfig, by_norm: bool
+) -> Margins:
+    """Of a traced search and its result, ranked by `norm_score` or by `score`."""
     steps = list(iterations)
     early = bool(config.fusion) and config.pruning_mode == "early"
     return Margins(
         min((_cut(step, early) for step in steps), default=torch.inf),
         min((_winner(step) for step in steps), default=torch.inf),
-        min((_rank(nbest, config.score_norm) for nbest in nbests), default=torch.inf),
+        min((_rank(nbest, by_norm) for nbest in nbests), default=torch.inf),
         min((_gap(step.score_pruned) for step in steps), default=torch.inf),
     )
 
@@ -77,6 +79,6 @@ def _winner(step: Iteration) -> float:
     return _gap(merged.sort(dim=-1, descending=True).values[..., :2])
 
 
-def _rank(nbest: NBest, score_norm: bool) -> float:
-    keys = [h.norm_score if score_norm else h.score for h in nbest]
+def _rank(nbest: NBest, by_norm: bool) -> float:
+    keys = [h.norm_score if by_norm else h.score for h in nbest]
     return min((a - b for a, b in pairwise(keys)), default=torch.inf)

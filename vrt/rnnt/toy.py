@@ -50,10 +50,8 @@ class ToyScorer:
     def log_probs(
         self, frames: Float[Tensor, "R 2"], state: list[tuple[int, ...]]
     ) -> Float[Tensor, "R V"]:
-        places = frames.long().tolist()
-        rows = [self._row(b, t, p) for (b, t), p in zip(places, state, strict=True)]
-        stacked = torch.stack(rows).to(frames.dtype)
-        return stacked.log_softmax(-1) if self.mode == "logits" else stacked
+        rows = self.rows(frames, state)
+        return rows.log_softmax(-1) if self.mode == "logits" else rows
 
     def advance(
         self,
@@ -63,6 +61,14 @@ class ToyScorer:
     ) -> list[tuple[int, ...]]:
         moves = zip(parents.tolist(), labels.tolist(), strict=True)
         return [state[p] + ((v,) if 0 <= v != self.blank else ()) for p, v in moves]
+
+    def rows(
+        self, frames: Float[Tensor, "R 2"], state: list[tuple[int, ...]]
+    ) -> Float[Tensor, "R V"]:
+        """As table or formula have them, in the dtype of the frames."""
+        places = frames.long().tolist()
+        rows = [self._row(b, t, p) for (b, t), p in zip(places, state, strict=True)]
+        return torch.stack(rows).to(frames.dtype)
 
     def _row(self, b: int, t: int, prefix: tuple[int, ...]) -> Float[Tensor, "V"]:
         """A row of the table or the formula, float64; each is made once."""

@@ -4,6 +4,7 @@ V classes with blank, b utterance, t encoder frame. Two ports that follow it get
 without a file of weights.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +15,17 @@ MASK = (1 << 64) - 1
 
 def mix(x: int) -> int:
     """One round of splitmix64."""
-    x = (x + 0x9E3779B97F4A7C15) & MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
-    return x ^ (x >> 31)
+    return absorb(x, (-1,))
+
+
+def absorb(x: int, words: Iterable[int]) -> int:
+    """`x = mix(x ^ (word + 1))` for each word in turn."""
+    for word in words:
+        x = ((x ^ (word + 1)) + 0x9E3779B97F4A7C15) & MASK
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+        x ^= x >> 31
+    return x
 
 
 def mix_all(x: UInt64[np.ndarray, "n"]) -> UInt64[np.ndarray, "n"]:
@@ -48,9 +56,7 @@ class Formula:
 
     def row(self, b: int, t: int, context: tuple[int, ...], vocab: int) -> Float64[np.ndarray, "V"]:
         """Scores of all classes after `context` (see `context`), blank last."""
-        x = self.seed & MASK
-        for word in (b, t // self.tdiv, len(context), *context):
-            x = mix(x ^ (word + 1))
+        x = absorb(self.seed & MASK, (b, t // self.tdiv, len(context), *context))
         labels = np.arange(1, vocab + 1, dtype=np.uint64)
         y = mix_all(np.uint64(x) ^ (labels << np.uint64(32)))
         units = (y >> np.uint64(64 - self.bits)).astype(np.float64) - 2.0 ** (self.bits - 1)
