@@ -18,7 +18,8 @@ import vrt
 from vrt import captions
 from vrt.audio import AudioError, read
 from vrt.cli.failures import explain
-from vrt.cli.files import FEED
+from vrt.cli.files import FEED, transcribe_file
+from vrt.cli.models import OpenModel
 from vrt.cli.output import shown
 from vrt.paths import data_dir
 from vrt.voxtral.config import SAMPLE_RATE
@@ -267,11 +268,25 @@ def test_ctrl_c_keeps_what_was_said_so_far(model, monkeypatch, clips, tmp_path):
     assert list(tmp_path.iterdir()) == []  # half a transcript is not left as if it were whole
 
 
-def test_a_terminal_is_not_commanded_by_a_transcript(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
+
+def test_progress_is_for_a_terminal_only(monkeypatch, model, clips):
+    def said_on(stderr):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        transcribe_file(OpenModel("tiny", model), StreamingSession(model), clips / "long.wav")
+        return stderr.getvalue()
+
+    seconds = (2 * FEED + 777) / SAMPLE_RATE
+    bar = said_on(Terminal())
+    assert f"{FEED / SAMPLE_RATE:.1f} of {seconds:.1f} s of audio" in bar  # it moves
+    assert f"{seconds:.1f} of {seconds:.1f} s of audio" in bar and "real-time factor" in bar
+    assert said_on(io.StringIO()) == ""
+
+
+def test_a_terminal_is_not_commanded_by_a_transcript(monkeypatch):
     text = "a\x1b[2J\x07é\tb\n"
     monkeypatch.setattr(sys, "stdout", Terminal())
     assert shown(text) == "a\ufffd[2J\ufffdé\tb\n"
