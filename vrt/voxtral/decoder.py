@@ -85,14 +85,18 @@ def causal_mask(
 def row_unit(n: int, dtype: torch.dtype) -> int:
     """Rows that n positions are padded to a multiple of.
 
-    A prompt takes 4, as everywhere. A single step is the same call in a stream and offline, so it
-    may take what is fastest: measured on an AVX-512 core over weights out of cache, bf16 reads
-    11.4 GB/s at one row (torch's matrix-vector product is instruction-bound), 13.5 at two and 12.1
-    at four; fp32 reads 19.2, 9.2 and 5.9.
+    4, as everywhere; but a single fp32 step takes one row. It is the same call in a stream and
+    offline, and torch's fp32 matrix-vector product reads weights at 19 GB/s where 4 rows reach 6
+    (an AVX-512 core, weights out of cache). In bf16 4 rows beat one.
     """
-    if n > 1:
-        return ROW_UNIT
-    return 2 if dtype == torch.bfloat16 else 1
+    return 1 if n == 1 and dtype != torch.bfloat16 else ROW_UNIT
+
+
+class TiedHead(nn.Module):
+    """Logits by the embedding matrix itself."""
+
+    def forward(self, x: Float[Tensor, "R D"], embedding: Float[Tensor, "V D"]) -> Tensor:
+        return F.linear(x, embedding)
 
 
 class DecoderAttention(nn.Module):
@@ -186,6 +190,7 @@ class Decoder(nn.Module):
         self.embed = nn.Embedding(config.vocab, config.width)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = RMSNorm(config.width, config.eps)
+        self.head = TiedHead()
 
     def ada_scale(self, delay: int) -> Float[Tensor, "L D"]:
         """What each layer adds to 1 to get the gain of its normed MLP input."""
@@ -211,4 +216,4 @@ class Decoder(nn.Module):
             x = layer(x, n, table, gain, ring)
         state.position += n
         last = pad_rows(self.norm(x[n - 1 : n]), row_unit(1, x.dtype))
-        return F.linear(last, self.embed.weight)[0]
+        return self.head(last, self.embed.weight)[0]
