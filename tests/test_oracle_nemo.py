@@ -11,11 +11,12 @@ from rnnt_cases import DECISION, SCORE, differences, random_case, unchecked
 from vrt.golden.malsd_make import make_malsd
 from vrt.golden.malsd_recipes import recipes
 from vrt.paths import data_dir
-from vrt.rnnt import BeamConfig
+from vrt.rnnt import BeamConfig, greedy
 from vrt.rnnt.toy import ToyScorer, toy_frames
 
 pytest.importorskip("nemo", reason="NeMo is not installed (pip install 'vrt[nemo]')")
 nemo = pytest.importorskip("vrt.oracle.nemo", reason="this NeMo has no malsd_batch")
+greedy_reference = pytest.importorskip("vrt.oracle.nemo_greedy").greedy_reference
 
 
 @pytest.mark.parametrize("recipe", list(recipes()), ids=lambda recipe: recipe.name)
@@ -74,6 +75,18 @@ def test_scores_agree_far_below_the_limit():
         pairs = [p for a, b in zip(got, want, strict=True) for p in zip(a, b, strict=True)]
         worst = max([worst, *(abs(a.score - b.score) for a, b in pairs)])
     assert worst <= SCORE / 20
+
+
+def test_greedy_of_200_random_problems():
+    with unchecked():
+        for seed in range(200):
+            scorer, frames, lengths, config = random_case(seed).arguments
+            want = greedy_reference(scorer, frames, lengths, config.max_symbols)
+            got = greedy(scorer, frames, lengths, config.max_symbols)
+            assert [h.tokens for h in got] == [h.tokens for h in want], seed
+            assert [h.timestamps for h in got] == [h.timestamps for h in want], seed
+            for a, b in zip(got, want, strict=True):
+                assert a.score == pytest.approx(b.score, abs=SCORE), seed
 
 
 def test_a_zero_length_row_at_one_frame_fails_in_nemo():

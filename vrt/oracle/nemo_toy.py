@@ -47,20 +47,21 @@ class ToyDecoder:
         self.prefixes = prefixes
 
     def initialize_state(self, y: Tensor) -> State:
-        return torch.zeros(1, len(y), 1), torch.zeros(1, len(y), 1)
+        """Before anything was fed: -1."""
+        return torch.full((1, len(y), 1), -1.0), torch.zeros(1, len(y), 1)
 
     def predict(
         self, y: Int64[Tensor, "R 1"], state: State | None, add_sos: bool, batch_size: int
     ) -> tuple[Float32[Tensor, "R 1 1"], State]:
-        """Without a state, or in the state after none (-1), the start symbol is fed."""
-        if state is None:
-            numbers = torch.zeros(1, batch_size, 1)
-            return numbers[0].unsqueeze(1), (numbers, torch.zeros_like(numbers))
-        before = state[0].flatten().long().tolist()
+        """The first that is fed is the start symbol, and leads to the empty list."""
+        before = [-1] * batch_size if state is None else state[0].flatten().long().tolist()
         fed = zip(before, y.flatten().tolist(), strict=True)
-        after = [self.prefixes.number((*self.prefixes.known[n], label)) for n, label in fed]
+        after = [self._after(number, label) for number, label in fed]
         numbers = torch.tensor(after, dtype=torch.float32).view(1, -1, 1)
         return numbers[0].unsqueeze(1), (numbers, torch.zeros_like(numbers))
+
+    def _after(self, number: int, label: int) -> int:
+        return self.prefixes.number((*self.prefixes.known[number], label)) if number >= 0 else 0
 
 
 class ToyJoint:

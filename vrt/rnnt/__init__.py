@@ -1,14 +1,20 @@
 """Beam and greedy search of a transducer (RNN-T) over anything that scores."""
 
 from vrt.rnnt.config import BeamConfig, BeamError, Fusion
+from vrt.rnnt.greedy import greedy
 from vrt.rnnt.malsd import malsd
-from vrt.rnnt.nbest import Hypothesis, NBest, Step
+from vrt.rnnt.nbest import Hypothesis, NBest
+from vrt.rnnt.paths import Step
 from vrt.rnnt.scorer import Scorer
+from vrt.rnnt.session import BeamSession, BeamSessionError, BeamUpdate
 from vrt.rnnt.trace import Iteration, Trace
 
 __all__ = [
     "BeamConfig",
     "BeamError",
+    "BeamSession",
+    "BeamSessionError",
+    "BeamUpdate",
     "Fusion",
     "Hypothesis",
     "Iteration",
@@ -16,5 +22,6 @@ __all__ = [
     "Scorer",
     "Step",
     "Trace",
+    "greedy",
     "malsd",
 ]

@@ -30,6 +30,18 @@ def begin(
     scorer: Scorer, batch: int, config: BeamConfig, dtype: torch.dtype, device: torch.device
 ) -> Beam:
     """One empty hypothesis an utterance, the predictor fed the start symbol."""
+    refuse_config(scorer, config)
+    rows = batch * config.beam_size
+    hyps = BeamHypotheses.start(batch, config.beam_size, scorer.blank, dtype, device)
+    if config.preserve_alignments:
+        hyps.history.log_probs = []
+    models = [part.model for part in config.fusion]
+    fusion = tuple(FusionState.of(model, model.start(rows)) for model in models)
+    return Beam(hyps, torch.ones_like(hyps.alive), scorer.start(rows), fusion)
+
+
+def refuse_config(scorer: Scorer, config: BeamConfig) -> None:
+    """Before any work."""
     if config.beam_size > scorer.vocab:
         raise BeamError(
             f"beam_size {config.beam_size} is larger than the scorer's {scorer.vocab} classes"
@@ -39,10 +51,3 @@ def begin(
         raise BeamError(
             f"fusion needs blank as the last class, {scorer.vocab - 1}; it is {scorer.blank}"
         )
-    rows = batch * config.beam_size
-    hyps = BeamHypotheses.start(batch, config.beam_size, scorer.blank, dtype, device)
-    if config.preserve_alignments:
-        hyps.history.log_probs = []
-    models = [part.model for part in config.fusion]
-    fusion = tuple(FusionState.of(model, model.start(rows)) for model in models)
-    return Beam(hyps, torch.ones_like(hyps.alive), scorer.start(rows), fusion)

@@ -31,6 +31,7 @@ class Frames:
     def at(self, times: Int64[Tensor, "B K"]) -> Float[Tensor, "R J"]:
         """One frame a slot. Final slots read the last one and dead slots what is at hand: to no
         effect."""
-        index = self.clamped(times).clamp(min=self.first) - self.first
+        index = self.clamped(times) - self.first
+        index = index.clamp(min=0, max=self.values.shape[1] - 1)
         rows = torch.arange(len(self.values), device=times.device).unsqueeze(-1)
         return self.values[rows, index].flatten(0, 1)

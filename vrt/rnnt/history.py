@@ -39,6 +39,20 @@ class History:
             slot = parents.gather(-1, slot)
         return torch.stack(columns[::-1])
 
+    def meeting(self, row: int, slots: list[int]) -> tuple[int, int] | None:
+        """Newest column, and slot there, that the paths of all these slots run through."""
+        for column in range(len(self) - 1, -1, -1):
+            if len(set(slots)) == 1:
+                return column, slots[0]
+            parents = self.parents[column][row].tolist()
+            slots = list({parents[slot] for slot in slots})
+        return None
+
+    def until(self, column: int) -> "History":
+        """The columns up to this one."""
+        parts = (self.tokens, self.parents, self.stamps, self.log_probs)
+        return History(*(part and part[: column + 1] for part in parts))
+
     def cut(self, columns: int) -> None:
         """Forget the oldest columns."""
         for part in (self.tokens, self.parents, self.stamps, self.log_probs or []):

@@ -5,24 +5,15 @@ B utterances, K beam slots, S iterations.
 
 import html
 from dataclasses import dataclass, field
-from math import exp, nan
+from math import exp
 from typing import Literal
 
-import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vrt.rnnt.hypotheses import BeamHypotheses
+from vrt.rnnt.paths import Step, steps
 from vrt.rnnt.ties import descending
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of an alignment: at encoder frame `frame`, `label` (blank or not) was taken."""
-
-    frame: int
-    label: int
-    log_prob: float  # acoustic: no fusion score in it
 
 
 @dataclass(frozen=True)
@@ -65,13 +56,13 @@ def _spaced(numbers: tuple[int, ...]) -> str:
     return html.escape(" ".join(map(str, numbers))) or "&empty;"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Prefix:
-    """What a stream has forgotten the pointers of: the labels that all hypotheses begin with."""
+    """What all hypotheses of a stream begin with, and whose pointers are forgotten."""
 
-    tokens: tuple[int, ...] = ()
-    timestamps: tuple[int, ...] = ()
-    alignment: tuple[Step, ...] = ()
+    tokens: list[int] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    alignment: list[Step] = field(default_factory=list)
 
 
 def nbest(
@@ -81,13 +72,20 @@ def nbest(
     prefix: Prefix | None = None,
 ) -> list[NBest]:
     """All living hypotheses, ranked; dividing a negative score by the length favours long ones."""
-    norm = hyps.scores / (hyps.lengths.to(hyps.scores.dtype) + 1)
-    order = descending(norm if score_norm else hyps.scores, ties).tolist()
-    alive, scores, norms = hyps.alive.tolist(), hyps.scores.tolist(), norm.tolist()
-    paths = _Paths(hyps, prefix or Prefix())
+    order = ranked(hyps, score_norm, ties).tolist()
+    alive, scores, norms = (v.tolist() for v in (hyps.alive, hyps.scores, normalised(hyps)))
+    taken = steps(hyps.history, hyps.blank) or [[[] for _ in row] for row in alive]
+    prefix, aligned = prefix or Prefix(), hyps.history.log_probs is not None
     return [
         NBest(
-            paths.hypothesis(row, slot, scores[row][slot], norms[row][slot])
+            _hypothesis(
+                prefix,
+                taken[row][slot],
+                hyps.blank,
+                aligned,
+                scores[row][slot],
+                norms[row][slot],
+            )
             for slot in slots
             if alive[row][slot]
         )
@@ -95,46 +93,26 @@ def nbest(
     ]
 
 
-class _Paths:
-    """The history read backwards, once for all slots."""
-
-    def __init__(self, hyps: BeamHypotheses, prefix: Prefix) -> None:
-        self.blank, self.prefix, self.history = hyps.blank, prefix, hyps.history
-        paths = hyps.history.paths() if len(hyps.history) else None
-        self.tokens = _along(hyps.history.tokens, paths)
-        self.stamps = _along(hyps.history.stamps, paths)
-        self.log_probs = _along(hyps.history.log_probs or [], paths)
-
-    def hypothesis(self, row: int, slot: int, score: float, norm: float) -> Hypothesis:
-        steps = self.steps(row, slot)
-        labels = [step for step in steps if step.label != self.blank]
-        tokens = self.prefix.tokens + tuple(step.label for step in labels)
-        stamps = self.prefix.timestamps + tuple(step.frame for step in labels)
-        if self.history.log_probs is None:
-            return Hypothesis(tokens, score, norm, stamps)
-        steps = self.prefix.alignment + tuple(steps)
-        taken = [step.log_prob for step in steps if step.label != self.blank]
-        confidence = tuple(min(1.0, exp(value)) for value in taken)
-        return Hypothesis(tokens, score, norm, stamps, steps, confidence)
-
-    def steps(self, row: int, slot: int) -> list[Step]:
-        """Of one slot's path, without what carried a final hypothesis over."""
-        if not self.tokens:
-            return []
-        tokens, stamps = self.tokens[row][slot], self.stamps[row][slot]
-        log_probs = self.log_probs[row][slot] if self.log_probs else [nan] * len(tokens)
-        return [
-            Step(stamp - (token == self.blank), token, log_prob)
-            for stamp, token, log_prob in zip(stamps, tokens, log_probs, strict=True)
-            if token >= 0
-        ]
+def normalised(hyps: BeamHypotheses) -> Float[Tensor, "B K"]:
+    """Scores over length + 1, as of searches that count the start symbol."""
+    return hyps.scores / (hyps.lengths.to(hyps.scores.dtype) + 1)
 
 
-def _along(
-    columns: list[Int64[Tensor, "B K"]] | list[Float[Tensor, "B K"]],
-    paths: Int64[Tensor, "S B K"] | None,
-) -> list[list[list]]:
-    """Values along each slot's path, [B][K][S]."""
-    if paths is None or not columns:
-        return []
-    return torch.stack(columns).gather(-1, paths).permute(1, 2, 0).tolist()
+def ranked(
+    hyps: BeamHypotheses, score_norm: bool, ties: Literal["lowest", "torch"]
+) -> Int64[Tensor, "B K"]:
+    """Slots of each utterance, best first."""
+    return descending(normalised(hyps) if score_norm else hyps.scores, ties)
+
+
+def _hypothesis(
+    prefix: Prefix, path: list[Step], blank: int, aligned: bool, score: float, norm: float
+) -> Hypothesis:
+    labels = [step for step in path if step.label != blank]
+    tokens = (*prefix.tokens, *(step.label for step in labels))
+    stamps = (*prefix.timestamps, *(step.frame for step in labels))
+    if not aligned:
+        return Hypothesis(tokens, score, norm, stamps)
+    path = [*prefix.alignment, *path]
+    confidence = tuple(min(1.0, exp(step.log_prob)) for step in path if step.label != blank)
+    return Hypothesis(tokens, score, norm, stamps, tuple(path), confidence)

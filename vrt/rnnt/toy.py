@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vrt.rnnt.config import BeamError
 from vrt.rnnt.toy_formula import Formula, ngram_scores
 
 Key = tuple[int | None, int, tuple[int, ...]]  # utterance (None: every one), frame, labels so far
@@ -28,7 +27,8 @@ def toy_frames(batch: int, time: int, dtype: torch.dtype = torch.float32) -> Flo
 class ToyScorer:
     """Scores looked up by (utterance, encoder frame, labels so far).
 
-    A key that `table` lacks takes its row from `formula`, else `default_row`. Rows are
+    A key that `table` lacks takes its row from `formula`, else `default_row`; where there is none
+    it is NaN, which a search refuses as soon as a living hypothesis reads it. Rows are
     log-probabilities as they are (`logprob`), or `log_softmax` makes them so (`logits`). The state
     is the labels of each row.
     """
@@ -84,10 +84,7 @@ class ToyScorer:
                 self._rows[key] = torch.from_numpy(row)
             return self._rows[key]
         if self.default_row is None:
-            raise BeamError(
-                f"the toy table has no row for utterance {b}, encoder frame {t}, labels {prefix};"
-                " add it, a default_row or a formula"
-            )
+            return torch.full((self.vocab,), torch.nan, dtype=torch.float64)
         return torch.tensor(self.default_row, dtype=torch.float64)
 
 
