@@ -10,6 +10,7 @@ from transformers import VoxtralRealtimeForConditionalGeneration
 
 import vrt.bench.weights
 from vrt.bench import ROWS, BenchError, BenchSettings, bench_voxtral, chart_rows, table
+from vrt.bench import arms as arms_of_ours
 from vrt.bench.arms import (
     Inputs,
     decoder_step,
@@ -24,7 +25,7 @@ from vrt.bench.rows import Measured, Row, rows_of
 from vrt.bench.timing import Spread, Timing, interleaved
 from vrt.bench.traffic import decoder_bytes, encoder_bytes, stem_bytes, step_bytes
 from vrt.bench.voxtral import relative_difference
-from vrt.bench.weights import bench_model
+from vrt.bench.weights import bench_model, packed_copy
 from vrt.oracle import hf_bench
 from vrt.receipt import Receipt
 from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
@@ -264,6 +265,19 @@ def test_rows_hold_the_ratios_of_medians():
         assert (other.peer, other.ratio_to_peer, other.goal) == (None, None, None)
 
 
+def test_packed_is_compared_with_the_same_peer():
+    timings = {
+        "ours": timing(30.0, 30.0),
+        "ours, packed": timing(20.0, 20.0),
+        "transformers": timing(200.0, 200.0),
+    }
+    measured = Measured("encoder chunk", timings, dict.fromkeys(timings, 1), 0.01)
+    ours, packed, _ = rows_of(measured, Bandwidth(1.0, 1.0), 1, (1, 1), 1)
+    assert (ours.peer, ours.ratio_to_peer, ours.difference_to_peer) == ("transformers", 0.15, 0.01)
+    assert (packed.peer, packed.ratio_to_peer, packed.goal) == ("transformers", 0.1, 0.15)
+    assert packed.difference_to_peer is None
+
+
 def test_an_arm_alone_has_no_peer():
     (row,) = rows_of(
         Measured("encoder chunk", {"ours": timing(1.0, 1.0)}, {"ours": 1}),
@@ -414,3 +428,18 @@ def test_too_little_memory_is_refused_before_any_is_taken(monkeypatch):
     monkeypatch.setattr(vrt.bench.weights, "_available_bytes", lambda: 9_000_000_000)
     with pytest.raises(BenchError, match=r"8\.9 GB of weights .* 9\.0 GB are free.*--layers"):
         bench_model(VoxtralConfig())
+
+
+def test_packed_is_an_arm_of_its_own_over_the_same_numbers():
+    settings = BenchSettings(
+        threads=(1,), rows=("encoder", "decoder"), against="none", repeats=1, config=TINY,
+        packed=True,
+    )  # fmt: skip
+    rows = bench_voxtral(settings, buffer_bytes=BUFFER).numbers["rows"]
+    arms = [row["arm"] for row in rows if row["row"] == "encoder chunk"]
+    assert arms == ["ours", "ours, packed"]
+    plain = bench_model(TINY)
+    packed = packed_copy(plain)
+    inputs = arms_of_ours.Inputs.draw(plain)
+    expected, got = (arms_of_ours.encoder_chunk(m, inputs)[0]() for m in (plain, packed))
+    assert torch.equal(got, expected)

@@ -313,3 +313,14 @@ def test_exit_codes_of_a_real_process(repo_root, clips):
     assert "mißlungen.wav" in stderr and "mißlungen.wav" in stdout  # UTF-8 whatever the locale
     assert json.loads(stdout.splitlines()[0])["file"] == str(clips / "even.wav")
     assert Path(json.loads(stdout.splitlines()[1])["file"]).name == "mißlungen.wav"
+
+
+def test_pack_gives_the_same_text_and_refuses_other_dtypes():
+    """random-tiny is fp32: asked for as bf16 it can be packed, as it is it cannot."""
+    clip = str(data_dir() / "audio" / "five_five.flac")
+    plain = run("transcribe", clip, "--dtype", "bfloat16")
+    packed = run("transcribe", clip, "--dtype", "bfloat16", "--pack")
+    assert plain.exit_code == packed.exit_code == 0 and packed.stdout == plain.stdout
+    refused = run("transcribe", clip, "--pack")
+    assert refused.exit_code == 1
+    assert "packing is for bf16 on a CPU" in refused.stderr

@@ -7,7 +7,7 @@ from small_models import Stages, noise, random_weights, small_config, stream, wo
 from vrt.voxtral.config import DecoderConfig, EncoderConfig
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.offline import transcribe
-from vrt.voxtral.packed import PackedLinear, pack
+from vrt.voxtral.packed import PackedLinear, PackError, pack
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN"
@@ -65,6 +65,6 @@ def test_every_linear_layer_is_packed() -> None:
 
 def test_other_dtypes_are_refused_and_left_alone() -> None:
     model = random_weights(small_config())
-    with pytest.raises(ValueError, match=r"bf16 on a CPU, this model is torch\.float32"):
+    with pytest.raises(PackError, match=r"bf16 on a CPU, this model is torch\.float32"):
         pack(model)
     assert not [m for m in model.modules() if isinstance(m, PackedLinear)]

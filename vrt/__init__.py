@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from vrt.voxtral.config_files import CheckpointError
     from vrt.voxtral.model import VoxtralRealtime
     from vrt.voxtral.offline import transcribe
+    from vrt.voxtral.packed import pack
     from vrt.voxtral.schedule import DelayError
     from vrt.voxtral.session import SessionError, StreamingSession
     from vrt.voxtral.tokenizer import Tokenizer, TokenizerError
@@ -35,6 +36,7 @@ __all__ = [
     "VoxtralRealtime",
     "Word",
     "load",
+    "pack",
     "transcribe",
 ]
 
@@ -43,6 +45,7 @@ _HOMES = {
     "config_files": ("CheckpointError",),
     "model": ("VoxtralRealtime",),
     "offline": ("transcribe",),
+    "packed": ("pack",),
     "schedule": ("DelayError",),
     "session": ("SessionError", "StreamingSession"),
     "tokenizer": ("Tokenizer", "TokenizerError"),

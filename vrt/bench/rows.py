@@ -7,6 +7,7 @@ from vrt.bench.bandwidth import Bandwidth
 from vrt.bench.timing import Timing
 
 OURS, TRANSFORMERS = "ours", "transformers"
+PACKED = "ours, packed"
 FROZEN = "transformers, frozen"  # after `model.requires_grad_(False)`
 # What this project set out to reach: CPU time of an arm over that of its peer, at most.
 GOALS = {
@@ -52,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """One group of arms that were timed together; the first is compared with the second."""
+    """Arms that were timed together: the first, and ours packed, are compared with the next one."""
 
     name: str
     timings: Mapping[str, Timing]
@@ -69,12 +70,13 @@ def rows_of(
 ) -> list[Row]:
     """A row an arm; `layers` are the encoder's and the decoder's."""
     first, *others = measured.timings
-    peer = others[0] if others else None
+    own = {first, PACKED}
+    peer = next((arm for arm in others if arm not in own), None)
     rows = []
     for arm, timing in measured.timings.items():
         cpu, wall = timing.cpu_ms, timing.wall_ms
         floor_cpu, floor_wall = bandwidth.floor_ms(measured.bytes[arm])
-        compared = peer is not None and arm == first
+        compared = peer is not None and arm in own
         rows.append(
             Row(
                 measured.name,
@@ -90,7 +92,7 @@ def rows_of(
                 cpu.median / floor_cpu,
                 peer if compared else None,
                 cpu.median / measured.timings[peer].cpu_ms.median if compared else None,
-                measured.difference if compared else None,
+                measured.difference if compared and arm == first else None,
                 GOALS.get(measured.name) if compared else None,
             )
         )

@@ -20,7 +20,8 @@ class BenchSettings:
     """`layers` None keeps the configuration's depth; a number lowers both depths to it.
 
     `threads` are measured one after another. `rows` are of `ROWS`. `against` is `transformers`
-    or `none`. `repeats` counts timed calls of each arm.
+    or `none`. `repeats` counts timed calls of each arm. `packed` measures the engine with packed
+    weights as well, which need as much memory again.
     """
 
     layers: int | None = None
@@ -28,6 +29,7 @@ class BenchSettings:
     rows: tuple[str, ...] = ROWS
     against: str = "transformers"
     repeats: int = 9
+    packed: bool = False
     config: VoxtralConfig = RELEASED
 
     def __post_init__(self) -> None:

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from vrt.bench import arms as ours
 from vrt.bench.bandwidth import BUFFER_BYTES, Bandwidth, read_bandwidth, written_buffer
 from vrt.bench.front import session_steps
-from vrt.bench.rows import FROZEN, OURS, TRANSFORMERS, Measured, Row, rows_of
+from vrt.bench.rows import FROZEN, OURS, PACKED, TRANSFORMERS, Measured, Row, rows_of
 from vrt.bench.settings import BenchSettings
 from vrt.bench.timing import interleaved
 from vrt.bench.traffic import decoder_bytes, encoder_bytes, stem_bytes, step_bytes
-from vrt.bench.weights import bench_model
+from vrt.bench.weights import bench_model, packed_copy
 from vrt.receipt import Receipt
 from vrt.voxtral.config import FRAMES_PER_TOKEN, TOKEN_MS
 from vrt.voxtral.cost import cost
@@ -61,7 +61,11 @@ class _Bench:
     def __init__(self, settings: BenchSettings, tell: Tell, buffer_bytes: int):
         self.settings, self.tell = settings, tell
         tell("writing random weights")
-        self.model = bench_model(settings.model)
+        self.model = bench_model(settings.model, copies=1 + settings.packed)
+        self.own = {OURS: self.model}
+        if settings.packed:
+            tell("packing them")
+            self.own[PACKED] = packed_copy(self.model)
         self.inputs = ours.Inputs.draw(self.model)
         self.cost = cost(settings.model, self.model.dtype)
         self.peers: dict[str, nn.Module] = {}
@@ -115,15 +119,17 @@ class _Bench:
     def _encoder(self) -> Measured:
         """All arms turn 8 mel frames into 4 encoder frames at a full window."""
         nbytes = stem_bytes(self.cost) + encoder_bytes(self.cost)
-        step, past = ours.encoder_chunk(self.model, self.inputs)
-        steps = {OURS: step}
+        steps = {}
+        for name, model in self.own.items():
+            steps[name], past = ours.encoder_chunk(model, self.inputs)
         for name, peer in self.peers.items():
             steps[name] = _peer_arms().encoder_chunk(peer, self.inputs.mel, past)
         return self._compare("encoder chunk", steps, nbytes)
 
     def _decoder(self, context: int) -> Measured:
-        step, past = ours.decoder_step(self.model, self.inputs, context)
-        steps = {OURS: step}
+        steps = {}
+        for name, model in self.own.items():
+            steps[name], past = ours.decoder_step(model, self.inputs, context)
         if self.peers:
             given = self.inputs.token, self.inputs.audio, self.model.config.delay_tokens
             step = _peer_arms().decoder_step(self.peers[TRANSFORMERS], *given, past)
@@ -132,7 +138,7 @@ class _Bench:
         return self._compare(name, steps, decoder_bytes(self.cost, context))
 
     def _compare(self, name: str, steps: dict[str, Callable[[], Tensor]], nbytes: int) -> Measured:
-        outputs = [step() for step in steps.values()]
+        outputs = [step() for name, step in steps.items() if name != PACKED]
         difference = relative_difference(*outputs[:2]) if len(outputs) > 1 else None
         timings = interleaved(steps, self.settings.repeats)
         return Measured(name, timings, dict.fromkeys(steps, nbytes), difference)

@@ -14,6 +14,7 @@ from vrt.bench.bandwidth import BUFFER_BYTES
 from vrt.bench.settings import BenchError
 from vrt.voxtral.config import VoxtralConfig
 from vrt.voxtral.model import VoxtralRealtime
+from vrt.voxtral.packed import pack
 from vrt.voxtral.weights import skeleton
 
 BLOCK = (1 << 22) + 15  # odd, so that rows of a matrix do not repeat
@@ -23,15 +24,16 @@ RINGS_BYTES = 4 << 30  # both arms' keys and values at the released size, and wo
 
 
 def bench_model(
-    config: VoxtralConfig, dtype: torch.dtype = torch.bfloat16, seed: int = 0
+    config: VoxtralConfig, dtype: torch.dtype = torch.bfloat16, seed: int = 0, copies: int = 1
 ) -> VoxtralRealtime:
     """Every product keeps its input's scale; every page of every tensor is written.
 
-    Raises `BenchError` where the machine has too little free memory.
+    `copies` of the weights must find room, this one included. Raises `BenchError` where the machine
+    has too little free memory.
     """
     model = skeleton(config)
     shapes = {name: weight.shape for name, weight in model.state_dict().items()}
-    _check_memory(dtype.itemsize * sum(shape.numel() for shape in shapes.values()))
+    _check_memory(copies * dtype.itemsize * sum(shape.numel() for shape in shapes.values()))
     block = torch.randn(BLOCK, generator=torch.Generator().manual_seed(seed)).to(dtype)
     weights = {
         name: _weight(name, shape, block.roll(-STRIDE * number))
@@ -39,6 +41,13 @@ def bench_model(
     }
     model.load_state_dict(weights, assign=True)
     return model.requires_grad_(False).eval()
+
+
+def packed_copy(model: VoxtralRealtime) -> VoxtralRealtime:
+    """A second model of the same numbers whose linear layers are packed."""
+    copy = skeleton(model.config)
+    copy.load_state_dict(model.state_dict(), assign=True)
+    return pack(copy.requires_grad_(False).eval())
 
 
 def _weight(name: str, shape: torch.Size, block: Tensor) -> Tensor:

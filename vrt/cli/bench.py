@@ -10,7 +10,7 @@ from vrt.cli.output import remark
 
 EXAMPLES = """\b
 Examples:
-  vrt bench voxtral --layers 4 --threads 1
+  vrt bench voxtral --layers 4 --threads 1 --packed
   vrt bench voxtral --rows encoder,decoder --output receipts/bench.json
 
 At full depth the weights take 9 GB of memory; --layers N makes both depths at most N.
@@ -46,6 +46,9 @@ def voxtral(
     ] = DEFAULT_ROWS,
     against: Annotated[Peer, typer.Option("--against", help="The other arm.")] = Peer.TRANSFORMERS,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Timed calls an arm.")] = 9,
+    packed: Annotated[
+        bool, typer.Option("--packed", help="The engine with packed weights as well: more memory.")
+    ] = False,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
     ] = Path("vrt-bench.json"),
@@ -69,6 +72,7 @@ def voxtral(
             rows=tuple(rows.split(",")),
             against=against.value,
             repeats=repeats,
+            packed=packed,
         )
     except BenchError as error:
         raise typer.BadParameter(str(error)) from error

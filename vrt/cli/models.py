@@ -8,6 +8,7 @@ from vrt.cli.output import remark
 from vrt.voxtral.checkpoint import shipped_models
 from vrt.voxtral.config_files import CheckpointError
 from vrt.voxtral.model import VoxtralRealtime
+from vrt.voxtral.packed import pack
 from vrt.voxtral.weights import load_checkpoint
 
 RANDOM = "random-"  # how the package's models without training are called
@@ -37,7 +38,9 @@ class OpenModel:
         remark(f"{missing}; the output is token ids")
 
 
-def open_model(name: str, device: str, dtype: Dtype | None, tokens_per_feed: int = 1) -> OpenModel:
+def open_model(
+    name: str, device: str, dtype: Dtype | None, tokens_per_feed: int = 1, packed: bool = False
+) -> OpenModel:
     """Load a checkpoint folder or a model of this package. Raises `CheckpointError`.
 
     Of a large model on a CPU the expected cost is said first, for feeds of `tokens_per_feed`.
@@ -47,4 +50,5 @@ def open_model(name: str, device: str, dtype: Dtype | None, tokens_per_feed: int
         remark(f"{name}: random weights, its words mean nothing; --model takes a real checkpoint")
     if look.is_bound_by_memory and device == "cpu":
         remark(forecast(look, tokens_per_feed))
-    return OpenModel(name, load_checkpoint(look.checkpoint, device=device, dtype=look.dtype))
+    weights = load_checkpoint(look.checkpoint, device=device, dtype=look.dtype)
+    return OpenModel(name, pack(weights) if packed else weights)

@@ -11,6 +11,7 @@ from vrt.cli.options import (
     DtypeChoice,
     FormatChoice,
     Model,
+    Packed,
     choose_format,
 )
 
@@ -72,6 +73,7 @@ def stream(
     ] = False,
     device: Device = "cpu",
     dtype: DtypeChoice = None,
+    pack: Packed = False,
 ) -> None:
     """Transcribe audio as it comes in.
 
@@ -88,7 +90,7 @@ def stream(
     from vrt.voxtral.config import TOKEN_MS
 
     audio = open_source(source, rate, feed_ms)
-    opened = open_model(model, device, dtype, max(1, round(feed_ms / TOKEN_MS)))
+    opened = open_model(model, device, dtype, max(1, round(feed_ms / TOKEN_MS)), pack)
     settings = Settings(delay_ms, decode_every, stop_at_eos, realtime)
     if run(opened, audio, settings, format, lines=json):
         raise KeyboardInterrupt

@@ -14,6 +14,7 @@ from vrt.cli.options import (
     Format,
     FormatChoice,
     Model,
+    Packed,
     choose_format,
 )
 
@@ -37,6 +38,7 @@ def transcribe(
     ] = False,
     device: Device = "cpu",
     dtype: DtypeChoice = None,
+    pack: Packed = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -55,7 +57,7 @@ def transcribe(
     from vrt.cli.models import open_model
     from vrt.voxtral.config import SAMPLES_PER_TOKEN
 
-    opened = open_model(model, device, dtype, FEED // SAMPLES_PER_TOKEN)
+    opened = open_model(model, device, dtype, FEED // SAMPLES_PER_TOKEN, pack)
     failed = transcribe_files(opened, files, delay_ms, chosen, output)
     raise typer.Exit(1 if failed else 0)
 

@@ -20,6 +20,10 @@ from vrt.voxtral.layers import ROW_UNIT
 from vrt.voxtral.model import VoxtralRealtime
 
 
+class PackError(ValueError):
+    """A model whose weights cannot be packed here."""
+
+
 class PackedLinear(nn.Module):
     """A linear layer whose weight only oneDNN can read."""
 
@@ -48,15 +52,15 @@ def pack(model: VoxtralRealtime) -> VoxtralRealtime:
     """Replace the linear layers of `model` by packed ones, in place, for inference.
 
     Every number stays the same, bit for bit. A packed model has no weights to save or to move.
-    Raises ValueError for a model that is not bf16 on a CPU, or where torch came without oneDNN.
+    Raises `PackError` for a model that is not bf16 on a CPU, or where torch came without oneDNN.
     """
     if model.dtype != torch.bfloat16 or model.device.type != "cpu":
-        raise ValueError(
+        raise PackError(
             f"packing is for bf16 on a CPU, this model is {model.dtype} on {model.device};"
             " load it with dtype=torch.bfloat16"
         )
     if not torch.backends.mkldnn.is_available():
-        raise ValueError("packing needs oneDNN, which this build of torch does not have")
+        raise PackError("packing needs oneDNN, which this build of torch does not have")
     for parent in list(model.modules()):
         if isinstance(parent, AdaMLP):  # runs once a session, on a single vector
             continue
