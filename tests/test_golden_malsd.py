@@ -2,6 +2,9 @@
 
 import copy
 import json
+import os
+import sys
+from pathlib import Path
 
 import pytest
 from rnnt_mistakes import MISTAKES, TRACE_ONLY
@@ -13,6 +16,7 @@ from vrt.golden.malsd_compare import against, compare_malsd
 from vrt.golden.malsd_format import problem_of, read
 from vrt.golden.malsd_make import make_malsd
 from vrt.golden.malsd_recipes import recipes
+from vrt.golden.malsd_shipped import make_malsd_files
 from vrt.golden.malsd_tables import COLLIDING
 from vrt.paths import data_dir
 
@@ -73,6 +77,12 @@ def test_files_without_ties_have_the_same_answer_under_the_other_rule_of_ties(fo
         got = answer(problem_of(problem, name))
         assert against(name, found["expected"], got).ok, name
     assert free >= 40
+
+
+def test_the_list_of_files_names_each_with_what_it_is_there_for(folder):
+    text = (folder / "MALSD.md").read_text(encoding="utf-8")
+    for name, recipe in RECIPES.items():
+        assert f"| `{name}` | {recipe.note} |" in text
 
 
 CLAIMS = {
@@ -142,6 +152,34 @@ def test_an_answer_where_nemo_fails_is_said_in_the_line(folder, tmp_path):
     found["config"]["zero_length"] = "empty"
     report = check_malsd(save(found, tmp_path / "x.json"))
     assert report.ok and "deliberately" in report.line() and "zero_length" in report.line()
+
+
+def test_files_made_elsewhere_hold(repo_root, tmp_path):
+    named = os.environ.get("VRT_SHARED")
+    place = (Path(named) if named else repo_root.parent / "shared") / "design" / "examples"
+    files = sorted(place.glob("malsd-*.json"))
+    if not files:
+        assert not named, f"VRT_SHARED names a folder without {place}"
+        pytest.skip(f"no examples in {place}; set VRT_SHARED to a folder that has them")
+    for file in files:
+        assert check_malsd(file, tmp_path).line() == f"ok {file.name}"
+        assert compare_malsd(file, tmp_path / file.name).ok
+
+
+def test_files_are_made_by_name(tmp_path, folder):
+    names = ["malsd-merge-sums", "malsd-tie-all"]
+    made = list(make_malsd_files(tmp_path / "new", "vrt", names))
+    assert [path.stem for path in made] == names
+    for path in made:
+        assert compare_malsd(folder / path.name, path).ok
+    with pytest.raises(GoldenError, match="no malsd problem is called malsd-x; there are malsd-"):
+        list(make_malsd_files(tmp_path, "vrt", ["malsd-x"]))
+
+
+def test_an_oracle_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vrt.oracle.nemo", None)
+    with pytest.raises(GoldenError, match=r"the oracle `nemo` needs NeMo .* pip install 'vrt"):
+        list(make_malsd_files(tmp_path, "nemo", ["malsd-merge-sums"]))
 
 
 # --- mistakes made on purpose

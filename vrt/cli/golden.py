@@ -16,10 +16,16 @@ CHECK_EXAMPLES = """\b
 Examples:
   vrt golden check data/golden/*.safetensors
   vrt golden check clip.safetensors --feed random:7 --dump got/
+  vrt golden check data/golden/malsd-*.json
 """
 COMPARE_EXAMPLES = """\b
 Example:
   vrt golden compare data/golden/clip.safetensors port/clip.safetensors
+"""
+MAKE_MALSD_EXAMPLES = """\b
+Examples:
+  vrt golden make malsd rebuilt/
+  vrt golden make malsd rebuilt/ --name malsd-merge-sums --oracle vrt
 """
 MAKE_EXAMPLES = """\b
 Example:
@@ -38,6 +44,13 @@ class Oracle(StrEnum):
     """Who answers the problem."""
 
     HF = "hf"
+    VRT = "vrt"
+
+
+class SearchOracle(StrEnum):
+    """Who searches."""
+
+    NEMO = "nemo"
     VRT = "vrt"
 
 
@@ -149,6 +162,26 @@ def voxtral(
     )
     golden.make_voxtral(path, problem, oracle.value)
     remark(f"{path}: {len(samples) / SAMPLE_RATE:.3f} s of {audio.name}, answered by {oracle}")
+
+
+@make.command(epilog=MAKE_MALSD_EXAMPLES)
+def malsd(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the files go.")],
+    names: Annotated[
+        list[str] | None, typer.Option("--name", metavar="NAME", help="One of them; repeatable.")
+    ] = None,
+    oracle: Annotated[
+        SearchOracle, typer.Option("--oracle", help="Who searches: NeMo, or vrt itself.")
+    ] = SearchOracle.NEMO,
+) -> None:
+    """The shipped beam-search problems, searched again.
+
+    Each file holds a toy scorer, the arrays of every iteration and the n-best lists.
+    """
+    from vrt import golden
+
+    for path in golden.make_malsd_files(folder, oracle.value, names or ()):
+        remark(f"{path}: searched by {oracle}")
 
 
 def _check_feed(feed: str) -> None:

@@ -10,7 +10,8 @@ from vrt.golden.comparing import against
 from vrt.golden.engine import Answer, answer
 from vrt.golden.errors import GoldenError
 from vrt.golden.feed import DEFAULT_FEED
-from vrt.golden.format import Golden, read_problem, write
+from vrt.golden.format import Golden, kind, read_problem, write
+from vrt.golden.malsd_check import check_malsd
 from vrt.golden.metadata import Metadata
 from vrt.golden.report import Report
 from vrt.voxtral.weights import from_tensors
@@ -26,6 +27,8 @@ def check(
     `feed`: samples, or `random:SEED`. `dump`: a folder, made if needed, that gets what vrt
     computed, under the file's name. Raises `GoldenError` for a file that is no complete problem.
     """
+    if kind(path) == "malsd":
+        return check_malsd(path, dump)
     golden = read_problem(path)
     found = solve(golden, feed)
     if dump is not None:

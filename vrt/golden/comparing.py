@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from vrt.golden.errors import GoldenError
-from vrt.golden.format import Golden, read
+from vrt.golden.format import Golden, kind, read
+from vrt.golden.malsd_compare import compare_malsd
 from vrt.golden.report import Divergence, Report, StageResult
 from vrt.golden.stages import STAGES, time_axis, tolerance
 
@@ -23,6 +24,8 @@ def compare(expected: str | PathLike[str], got: str | PathLike[str]) -> Report:
 
     Raises `GoldenError` for unreadable files, different problems, and no stage in common.
     """
+    if kind(expected) == kind(got) == "malsd":
+        return compare_malsd(expected, got)
     want, have = read(expected), read(got)
     _same_problem(want, have)
     if not want.expect.keys() & have.expect.keys():

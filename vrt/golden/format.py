@@ -61,7 +61,7 @@ def read(path: str | PathLike[str]) -> Golden:
     """A problem file or a dump, each tensor's dtype checked. Raises `GoldenError`."""
     path = Path(path)
     if kind(path) == "malsd":
-        raise GoldenError(f"{path}: malsd golden files are not supported yet")
+        raise GoldenError(f"{path}: a malsd golden file (JSON), where a voxtral one is expected")
     tensors, about = _load(path)
     expect = {stage: tensors.pop(EXPECT + stage) for stage in STAGES if EXPECT + stage in tensors}
     audio = tensors.pop(AUDIO, None)

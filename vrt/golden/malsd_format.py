@@ -129,7 +129,7 @@ def _formula(found: dict[str, Any]) -> Formula:
     )
 
 
-def _row(row: list[float | str], vocab: int) -> list[float]:
+def _row(row: list[float | int | str], vocab: int) -> list[float]:
     if len(row) != vocab:
         raise ValueError(f"a row holds {len(row)} scores, vocab_with_blank is {vocab}")
     return [float(value) for value in row]

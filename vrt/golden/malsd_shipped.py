@@ -1,23 +1,28 @@
-"""`python -m vrt.golden.malsd_shipped FOLDER` makes the shipped malsd files again, by NeMo."""
+"""The malsd files in `data/golden`, made again: `vrt golden make malsd FOLDER`."""
 
-import sys
+from collections.abc import Iterable, Iterator
+from os import PathLike
 from pathlib import Path
 
+from vrt.golden.errors import GoldenError
 from vrt.golden.malsd_make import MalsdOracle, make_malsd
 from vrt.golden.malsd_recipes import recipes
 
 
-def make_shipped_malsd(folder: Path, oracle: MalsdOracle = "nemo") -> list[Path]:
-    """Write every shipped file; returns their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for recipe in recipes():
-        paths.append(folder / f"{recipe.name}.json")
-        about = make_malsd(paths[-1], recipe, oracle)
-        size, ties = paths[-1].stat().st_size, "ties" if about["tie_sensitive"] else ""
-        print(f"{paths[-1].name:40} {size:9,} bytes  {about['stats']} {ties}")
-    return paths
+def make_malsd_files(
+    folder: str | PathLike[str], oracle: MalsdOracle = "nemo", names: Iterable[str] = ()
+) -> Iterator[Path]:
+    """Write all shipped files, or those named, and tell the path of each as it is done.
 
-
-if __name__ == "__main__":
-    make_shipped_malsd(Path(sys.argv[1]))
+    The same oracle gives the same bytes. Raises `GoldenError` for a name that is none, or where the
+    oracle is not installed.
+    """
+    wanted, known = list(names), {recipe.name: recipe for recipe in recipes()}
+    strange = [name for name in wanted if name not in known]
+    if strange:
+        raise GoldenError(f"no malsd problem is called {strange[0]}; there are {', '.join(known)}")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name in wanted or known:
+        path = Path(folder) / f"{name}.json"
+        make_malsd(path, known[name], oracle)
+        yield path
