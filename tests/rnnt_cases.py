@@ -69,7 +69,12 @@ def random_case(seed):
     vocab = int(random.integers(3, 65) if random.random() < 0.5 else random.integers(3, 10))
     beam = int(random.integers(1, min(16, vocab) + 1))
     batch = int(random.integers(1, 5))
-    time = int(min(random.geometric(0.1), 60)) if beam * batch < 24 else int(random.integers(1, 7))
+    if random.random() < 0.04:
+        time = int(random.integers(1, 61))
+    elif beam * batch < 24:
+        time = int(min(random.geometric(0.1), 60))
+    else:
+        time = int(random.integers(1, 7))
     lengths = [time, *random.integers(0 if time >= 2 else 1, time + 1, batch - 1).tolist()]
     random.shuffle(lengths)
     config = BeamConfig(

@@ -5,6 +5,7 @@ without frames, and hypotheses of one hash are merged unseen.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -56,21 +57,24 @@ def test_3000_random_problems():
 
 def test_in_64_bits_scores_agree_to_1e_9():
     # Sums of up to 600 numbers below 20 in doubles: rounding is below 600 * 20 * 2e-16.
-    compared = 0
-    for seed in range(40):
-        case = random_case(seed)
-        scorer, frames, lengths, config = case.arguments
-        config = BeamConfig(**{**vars(config), "zero_length": "empty", "ties": "lowest"})
-        got = malsd(scorer, frames.double(), lengths, config)
-        want = by_dictionary(case, config)
-        if case.search(zero_length="empty")[1] < DECISION:
-            continue
-        compared += 1
-        for ours, theirs in zip(got, want, strict=True):
-            assert [h.tokens for h in ours] == [h.tokens for h in theirs]
-            for a, b in zip(ours, theirs, strict=True):
-                assert a.score == pytest.approx(b.score, abs=1e-9)
+    with unchecked():
+        compared = sum(agrees_in_64_bits(seed) for seed in range(40))
     assert compared >= 20
+
+
+def agrees_in_64_bits(seed):
+    """False where the closest decision is too close to compare."""
+    case = random_case(seed)
+    if case.search(zero_length="empty")[1] < DECISION:
+        return False
+    scorer, frames, lengths, config = case.arguments
+    config = replace(config, zero_length="empty", ties="lowest")
+    got = malsd(scorer, frames.double(), lengths, config)
+    for ours, theirs in zip(got, by_dictionary(case, config), strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.score == pytest.approx(b.score, abs=1e-9)
+    return True
 
 
 def test_nemo_reads_one_frame_of_padding_for_an_utterance_without_frames():

@@ -29,7 +29,7 @@ def plain_greedy(row_at, frames, vocab, cap):
 def test_against_a_plain_loop_and_a_beam_of_one():
     labels = 0
     with unchecked():
-        for seed in range(200):
+        for seed in range(120):
             case = random_case(seed)
             scorer, frames, lengths, config = case.arguments
             found = greedy(scorer, frames, lengths, config.max_symbols)
@@ -43,7 +43,7 @@ def test_against_a_plain_loop_and_a_beam_of_one():
                 assert h.score == pytest.approx(want[2], abs=5e-4), seed
                 assert (h.tokens, h.timestamps) == (beams[row][0].tokens, beams[row][0].timestamps)
                 labels += len(h.tokens)
-    assert labels > 2000
+    assert labels > 1000
 
 
 def test_the_cap_moves_on_without_paying_for_a_blank():

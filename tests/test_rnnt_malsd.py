@@ -1,9 +1,11 @@
 """The clear beam search by hand: its own named choices, refusals, and what it promises a user."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from rnnt_cases import random_case, unchecked
 
 from vrt.rnnt import BeamConfig, BeamError, Fusion, NBest, Scorer, Trace, malsd
 from vrt.rnnt.fusion import FusionModel
@@ -84,6 +86,22 @@ def test_batch_equals_each_utterance_alone(ties):
         config = BeamConfig(beam_size=4, max_symbols=3, ties=ties)
         (alone,) = malsd(scorer, frames, torch.tensor([length]), config)
         close(together[row], alone)
+
+
+def test_batch_equals_solo_to_the_bit_on_random_problems():
+    rows = 0
+    with unchecked():
+        for seed in range(80):
+            case = random_case(seed)
+            scorer, frames, lengths, config = case.arguments
+            config = replace(config, ties="lowest", zero_length="empty")
+            together = malsd(scorer, frames, lengths, config)
+            for row in range(len(lengths)):
+                length = max(1, case.lengths[row])  # without padding, but for a row of no frames
+                alone = scorer, frames[row : row + 1, :length], lengths[row : row + 1], config
+                assert malsd(*alone) == [together[row]], (seed, row)
+                rows += 1
+    assert rows > 160
 
 
 def test_padding_beyond_the_longest_utterance_changes_nothing():
@@ -326,6 +344,16 @@ def test_blank_need_not_be_the_last_class_unless_there_is_fusion():
     assert texts(moved) == [tuple(v + 1 for v in tokens) for tokens in texts(plain)]
     with pytest.raises(BeamError, match=r"fusion needs blank as the last class, 3; it is 0"):
         run(BlankFirst(), [9], beam_size=3, fusion=(Fusion(ToyNgram(1, 3), 0.5),))
+
+
+def test_no_gradient_is_recorded():
+    class Learning(ToyScorer):
+        def log_probs(self, frames, state):
+            return super().log_probs(frames, state) * torch.ones(1, requires_grad=True)
+
+    scorer = Learning(8, "logits", formula=formula().formula)
+    beam = search(scorer, toy_frames(1, 4), torch.tensor([4]), BeamConfig())
+    assert not beam.hyps.scores.requires_grad
 
 
 @pytest.mark.parametrize(

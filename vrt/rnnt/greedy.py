@@ -39,6 +39,7 @@ class _Lines:
             self.scores[row] += float(values[row])
 
 
+@torch.no_grad()
 def greedy(
     scorer: Scorer,
     frames: Float[Tensor, "B T J"],

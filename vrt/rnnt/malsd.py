@@ -49,6 +49,7 @@ def malsd(
     return nbest(hyps, config.score_norm, config.ties)
 
 
+@torch.no_grad()
 def search(
     scorer: Scorer,
     frames: Float[Tensor, "B T J"],

@@ -75,6 +75,7 @@ class BeamSession:
         self.dtype, self.device, self.observer = dtype, torch.device(device), observer
         self._phase = "idle"
 
+    @torch.no_grad()
     def begin(self) -> None:
         """Open a stream."""
         self._require("begin", "idle", "finished")
@@ -84,6 +85,7 @@ class BeamSession:
         self._prefix = Prefix()
         self._phase = "open"
 
+    @torch.no_grad()
     def feed(self, frames: Float[Tensor, "T J"]) -> BeamUpdate:
         """Take the next encoder frames, none or any number, and search as far as they reach.
 
@@ -100,6 +102,7 @@ class BeamSession:
         self._forget()
         return self._update()
 
+    @torch.no_grad()
     def finalize(self) -> NBest:
         """End the stream: the n-best list of all that was fed."""
         self._require("finalize", "open")
