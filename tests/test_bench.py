@@ -29,7 +29,7 @@ from vrt.bench.weights import bench_model, packed_copy
 from vrt.oracle import hf_bench
 from vrt.receipt import Receipt
 from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
-from vrt.voxtral.cost import cost
+from vrt.voxtral.measure.cost import cost
 from vrt.voxtral.model import VoxtralRealtime
 
 # A prompt has 39 tokens, so the decoder's window of 48 gives two contexts.

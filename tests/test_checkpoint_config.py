@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from transformers import VoxtralRealtimeConfig
 
 from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
-from vrt.voxtral.config_files import CheckpointError
-from vrt.voxtral.hf_config import config_from_hf, config_to_hf
-from vrt.voxtral.mistral_config import config_from_params
+from vrt.voxtral.weights.config_files import CheckpointError
+from vrt.voxtral.weights.hf_config import config_from_hf, config_to_hf
+from vrt.voxtral.weights.mistral_config import config_from_params
 
 ROPE = st.one_of(
     st.none(),

@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import vrt
-from vrt.voxtral.checkpoint import open_checkpoint, shipped_models
-from vrt.voxtral.config_files import CheckpointError
 from vrt.voxtral.tokenizer import TokenizerError
 from vrt.voxtral.weights import from_tensors, state_dict_hf
+from vrt.voxtral.weights.checkpoint import open_checkpoint, shipped_models
+from vrt.voxtral.weights.config_files import CheckpointError
 
 EMBED = "language_model.model.embed_tokens.weight"
 HEAD = "language_model.lm_head.weight"

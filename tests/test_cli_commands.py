@@ -14,13 +14,13 @@ import vrt
 from vrt.cli import checkpoints
 from vrt.paths import data_dir
 from vrt.receipt import Receipt
-from vrt.voxtral import speed
 from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
-from vrt.voxtral.hf_config import config_to_hf
-from vrt.voxtral.names import names
+from vrt.voxtral.measure import speed
+from vrt.voxtral.measure.speed import Speed
 from vrt.voxtral.session import StreamingSession
-from vrt.voxtral.speed import Speed
 from vrt.voxtral.weights import skeleton
+from vrt.voxtral.weights.hf_config import config_to_hf
+from vrt.voxtral.weights.names import names
 
 
 @pytest.fixture(scope="module")

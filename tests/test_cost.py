@@ -5,9 +5,9 @@ import torch
 
 import vrt
 from vrt.voxtral.config import VoxtralConfig
-from vrt.voxtral.cost import cost
+from vrt.voxtral.measure.cost import cost
+from vrt.voxtral.measure.speed import Speed, measure_speed, torch_threads
 from vrt.voxtral.session import StreamingSession
-from vrt.voxtral.speed import Speed, measure_speed, torch_threads
 
 GB = 1e9
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import noise, pieces, random_weights, small_config
 
-import vrt.voxtral.meter as meter_module
+import vrt.voxtral.measure.meter as meter_module
 from vrt.audio import AudioError
 from vrt.voxtral.config import VoxtralConfig
-from vrt.voxtral.flow import describe
-from vrt.voxtral.histogram import BINS, LONGEST, SHORTEST, DurationHistogram
-from vrt.voxtral.meter import Cost, StageMeter
+from vrt.voxtral.measure.flow import describe
+from vrt.voxtral.measure.histogram import BINS, LONGEST, SHORTEST, DurationHistogram
+from vrt.voxtral.measure.meter import Cost, StageMeter
+from vrt.voxtral.measure.stage_table import StageRow, render
 from vrt.voxtral.session import StreamingSession
-from vrt.voxtral.stage_table import StageRow, render
 
 # Half a bin of 2 %, and rounding in log and power on top.
 TOLERANCE = DurationHistogram.MAX_ERROR + 1e-9

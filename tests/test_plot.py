@@ -12,7 +12,7 @@ from PIL import Image
 
 from vrt.lab import parity, plot, theme
 from vrt.lab.timeline import token_rows
-from vrt.voxtral.ring_trace import ring_trace
+from vrt.voxtral.measure.ring_trace import ring_trace
 
 DELAY, AHEAD, TOKEN, FEED = 0.48, 0.0025, 0.08, 0.08
 
@@ -129,7 +129,7 @@ def child(code: str, *before: str) -> str:
 
 def test_the_package_and_its_demo_do_not_load_altair():
     code = (
-        "import sys, vrt, vrt.demo, vrt.lab, vrt.voxtral.meter\n"
+        "import sys, vrt, vrt.demo, vrt.lab, vrt.voxtral.measure.meter\n"
         "print([m for m in ('altair', 'vl_convert', 'PIL', 'pandas') if m in sys.modules])"
     )
     assert child(code) == "[]\n"

@@ -14,9 +14,9 @@ import vrt
 from vrt.audio import read
 from vrt.paths import data_dir
 from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
-from vrt.voxtral.random_model import random_model
 from vrt.voxtral.schedule import Schedule
-from vrt.voxtral.tiny_model import packaged_vocabulary, write
+from vrt.voxtral.weights.random_model import random_model
+from vrt.voxtral.weights.tiny_model import packaged_vocabulary, write
 
 TINY = data_dir() / "models" / "random-tiny"
 CLIPS = [

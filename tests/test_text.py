@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import vrt
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.schedule import Schedule
-from vrt.voxtral.tiny_model import packaged_vocabulary
 from vrt.voxtral.tokenizer import Tokenizer
 from vrt.voxtral.transcript import TextStream, Transcript, WordStream
+from vrt.voxtral.weights.tiny_model import packaged_vocabulary
 from vrt.voxtral.writer import TranscriptWriter
 
 PAD, WORD = 32, 33

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from vrt.paths import data_dir
 from vrt.voxtral.schedule import Schedule
-from vrt.voxtral.tiny_model import packaged_vocabulary
 from vrt.voxtral.tokenizer import STREAMING_PAD, Tokenizer, TokenizerError
 from vrt.voxtral.weights import load
+from vrt.voxtral.weights.tiny_model import packaged_vocabulary
 
 TINY = data_dir() / "models" / "random-tiny" / "tekken.json"
 SENTENCE = "Zoë naïvely paid 5 € for 東京の寿司, then said: здравствуйте, مرحبا, 🎙️👩‍🚀!"

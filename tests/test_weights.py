@@ -13,14 +13,14 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 import vrt
-import vrt.voxtral.weights
-from vrt.voxtral.hf_config import config_from_hf
+import vrt.voxtral.weights.loading
 from vrt.voxtral.model import VoxtralRealtime
-from vrt.voxtral.names import names
-from vrt.voxtral.saving import save
 from vrt.voxtral.schedule import Schedule
 from vrt.voxtral.transcript import Transcript
 from vrt.voxtral.weights import from_tensors, state_dict_hf
+from vrt.voxtral.weights.hf_config import config_from_hf
+from vrt.voxtral.weights.names import names
+from vrt.voxtral.weights.saving import save
 
 DTYPES = (torch.float32, torch.bfloat16)
 
@@ -111,7 +111,7 @@ def test_a_missing_permutation_is_caught(tmp_path: Path, monkeypatch: pytest.Mon
     reference = hf_model()
     folder = write_mistral(reference, tmp_path / "right")
     plain = write_mistral(reference, tmp_path / "plain", interleave=False)
-    monkeypatch.setattr(vrt.voxtral.weights, "half_split", lambda rows, heads: rows)
+    monkeypatch.setattr(vrt.voxtral.weights.loading, "half_split", lambda rows, heads: rows)
     assert drift(vrt.load(folder), reference)[0] > 1
     assert_agrees(vrt.load(plain), reference)  # nothing but the row order was wrong
 

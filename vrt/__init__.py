@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
-    from vrt.voxtral.config_files import CheckpointError
     from vrt.voxtral.model import VoxtralRealtime
     from vrt.voxtral.offline import transcribe
     from vrt.voxtral.packed import pack
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from vrt.voxtral.tokenizer import Tokenizer, TokenizerError
     from vrt.voxtral.transcript import Token, Transcript, Update, Word
     from vrt.voxtral.weights import load
+    from vrt.voxtral.weights.config_files import CheckpointError
 
 __version__ = "0.1.0"
 
@@ -42,7 +42,7 @@ __all__ = [
 
 _HOMES = {
     "config": ("DecoderConfig", "EncoderConfig", "VoxtralConfig"),
-    "config_files": ("CheckpointError",),
+    "weights.config_files": ("CheckpointError",),
     "model": ("VoxtralRealtime",),
     "offline": ("transcribe",),
     "packed": ("pack",),

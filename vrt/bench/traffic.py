@@ -5,7 +5,7 @@ Here a context counts the keys that a step sees, its own included.
 """
 
 from vrt.voxtral.config import FRAMES_PER_TOKEN
-from vrt.voxtral.cost import Cost
+from vrt.voxtral.measure.cost import Cost
 
 
 def stem_bytes(cost: Cost) -> int:

@@ -25,8 +25,8 @@ from vrt.bench.traffic import decoder_bytes, encoder_bytes, stem_bytes, step_byt
 from vrt.bench.weights import bench_model, packed_copy
 from vrt.receipt import Receipt
 from vrt.voxtral.config import FRAMES_PER_TOKEN, TOKEN_MS
-from vrt.voxtral.cost import cost
-from vrt.voxtral.speed import torch_threads
+from vrt.voxtral.measure.cost import cost
+from vrt.voxtral.measure.speed import torch_threads
 
 Tell = Callable[[str], None]
 

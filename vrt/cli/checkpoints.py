@@ -6,12 +6,12 @@ import torch
 
 from vrt.cli.options import Dtype
 from vrt.cli.output import bytes_text
-from vrt.voxtral.checkpoint import WEIGHTS_STEM, Checkpoint, open_checkpoint
-from vrt.voxtral.cost import Cost, Estimate, cost
-from vrt.voxtral.fit import common_dtype, fit
-from vrt.voxtral.speed import Speed, measure_speed
-from vrt.voxtral.tensor_files import shards
+from vrt.voxtral.measure.cost import Cost, Estimate, cost
+from vrt.voxtral.measure.speed import Speed, measure_speed
 from vrt.voxtral.weights import skeleton
+from vrt.voxtral.weights.checkpoint import WEIGHTS_STEM, Checkpoint, open_checkpoint
+from vrt.voxtral.weights.fit import common_dtype, fit
+from vrt.voxtral.weights.tensor_files import shards
 
 IN_CACHE = 256 << 20  # bytes of weights: below it a step is not bound by reading memory
 

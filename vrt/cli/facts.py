@@ -5,9 +5,9 @@ from typing import Any
 from vrt.cli.checkpoints import Look
 from vrt.cli.output import bytes_text
 from vrt.voxtral.config import FRAMES_PER_TOKEN, TOKEN_MS, TOKEN_SECONDS
-from vrt.voxtral.cost import Estimate
+from vrt.voxtral.measure.cost import Estimate
+from vrt.voxtral.measure.speed import Speed
 from vrt.voxtral.schedule import MAX_DELAY_TOKENS, Schedule
-from vrt.voxtral.speed import Speed
 
 BATCH = 32  # tokens a feed, as `vrt transcribe` does
 

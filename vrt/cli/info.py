@@ -35,7 +35,7 @@ def info(
 
     from vrt.cli.checkpoints import look_at
     from vrt.cli.facts import facts, sheet
-    from vrt.voxtral.speed import measure_speed
+    from vrt.voxtral.measure.speed import measure_speed
 
     look = look_at(model, dtype)
     found = facts(look, measure_speed(look.dtype, threads or torch.get_num_threads()))

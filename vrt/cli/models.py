@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from vrt.cli.checkpoints import forecast, look_at
 from vrt.cli.options import Dtype, Format
 from vrt.cli.output import remark
-from vrt.voxtral.checkpoint import shipped_models
-from vrt.voxtral.config_files import CheckpointError
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.packed import pack
 from vrt.voxtral.weights import load_checkpoint
+from vrt.voxtral.weights.checkpoint import shipped_models
+from vrt.voxtral.weights.config_files import CheckpointError
 
 RANDOM = "random-"  # how the package's models without training are called
 

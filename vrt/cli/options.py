@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 DEFAULT_MODEL = "random-tiny"
+STDIN = "-"  # in place of a file
 
 
 class Format(StrEnum):

@@ -13,8 +13,8 @@ from jaxtyping import Float32
 
 from vrt.audio import SAMPLE_RATE, AudioError, Pcm16Reader, StreamingResampler, read
 from vrt.cli.files import pieces
+from vrt.cli.options import STDIN
 from vrt.cli.output import remark
-from vrt.cli.stream import STDIN
 
 Piece = Float32[np.ndarray, "n"]
 

@@ -6,6 +6,7 @@ import typer
 
 from vrt.cli.options import (
     DEFAULT_MODEL,
+    STDIN,
     DelayMs,
     Device,
     DtypeChoice,
@@ -15,7 +16,6 @@ from vrt.cli.options import (
     choose_format,
 )
 
-STDIN = "-"
 SHORTEST_MS, LONGEST_MS = 0.0625, 60_000  # one sample at 16 kHz; a pipe's read is held in memory
 
 EXAMPLES = """\b

@@ -20,7 +20,7 @@ from vrt.demo.screen import printable, screen_for
 from vrt.demo.stream import Streamed, stream, text_of
 from vrt.paths import data_dir
 from vrt.receipt import Receipt, digest
-from vrt.voxtral import stage_table
+from vrt.voxtral.measure import stage_table
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.weights import load
 

@@ -19,7 +19,7 @@ from vrt.voxtral.config import (
     TOKEN_SECONDS,
     VoxtralConfig,
 )
-from vrt.voxtral.flow import REACH
+from vrt.voxtral.measure.flow import REACH
 
 DIAGRAM_WIDTH = 858  # with the timeline's labels below it, 900 pixels in all
 TITLE = "Each stage works on new audio only, and remembers what the next step needs"

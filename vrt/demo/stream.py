@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from vrt.audio import Clip
 from vrt.demo.screen import PlainScreen, TerminalScreen
-from vrt.voxtral.meter import StageMeter
+from vrt.voxtral.measure.meter import StageMeter
+from vrt.voxtral.measure.stage_table import StageRow
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.session import StreamingSession
-from vrt.voxtral.stage_table import StageRow
 from vrt.voxtral.transcript import Transcript
 
 MS = 1000

@@ -16,7 +16,7 @@ from torch import Tensor
 from vrt.golden.errors import GoldenError
 from vrt.golden.metadata import Metadata, parse
 from vrt.golden.stages import STAGES, shape, tolerance
-from vrt.voxtral.names import names
+from vrt.voxtral.weights.names import names
 
 AUDIO = "audio_i16"
 WEIGHT = "weight."

@@ -18,8 +18,8 @@ def ring_map(
 ) -> alt.LayerChart:
     """Slots upward, time to the right; the colour tells which frame a slot holds.
 
-    `trace` is that of `vrt.voxtral.ring_trace`, `frame_s` the seconds of a frame. Frames that no
-    later query sees are pale.
+    `trace` is that of `vrt.voxtral.measure.ring_trace`, `frame_s` the seconds of a frame. Frames
+    that no later query sees are pale.
     """
     at = alt.X("at:Q", title="time (s)").scale(nice=False)
     slot = alt.Y("slot:Q", title="slot").scale(domain=[0, trace["capacity"]], nice=False)

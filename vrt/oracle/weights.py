@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vrt.voxtral.config import VoxtralConfig
 from vrt.voxtral.model import VoxtralRealtime
-from vrt.voxtral.names import names
+from vrt.voxtral.weights.names import names
 
 # A product over n numbers is drawn with standard deviation gain / sqrt(n), a gain of 1 unless
 # said here; q and k wide, so that attention prefers some frames.

@@ -7,10 +7,10 @@ from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 
-from vrt.voxtral.checkpoint import CONFIG_FILE, VOCABULARY, WEIGHTS_STEM, with_vocabulary
-from vrt.voxtral.hf_config import config_from_hf, config_to_hf
 from vrt.voxtral.model import VoxtralRealtime
-from vrt.voxtral.names import Layout, names
+from vrt.voxtral.weights.checkpoint import CONFIG_FILE, VOCABULARY, WEIGHTS_STEM, with_vocabulary
+from vrt.voxtral.weights.hf_config import config_from_hf, config_to_hf
+from vrt.voxtral.weights.names import Layout, names
 
 
 def save(model: VoxtralRealtime, directory: str | PathLike[str]) -> None:

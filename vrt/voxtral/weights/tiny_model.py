@@ -1,4 +1,4 @@
-"""The small random model that comes with the package: `python -m vrt.voxtral.tiny_model FOLDER`.
+"""The small random model of the package: `python -m vrt.voxtral.weights.tiny_model FOLDER`.
 
 Its vocabulary is the beginning of a real one: the 256 bytes and the most frequent pieces of the
 tekken vocabulary in mistral-common. Released ids hold: BOS 1, EOS 2, pad 32, word 33.
@@ -22,9 +22,9 @@ from vrt.voxtral.config import (
     EncoderConfig,
     VoxtralConfig,
 )
-from vrt.voxtral.random_model import random_model, token_gain
-from vrt.voxtral.saving import save
 from vrt.voxtral.tokenizer import Tokenizer
+from vrt.voxtral.weights.random_model import random_model, token_gain
+from vrt.voxtral.weights.saving import save
 
 SEED = 17  # of 1..24 the one that puts out most pieces and still a third of pads
 SPECIAL = 64  # ids without text

@@ -13,7 +13,7 @@ from vrt.voxtral.config import (
     EncoderConfig,
     VoxtralConfig,
 )
-from vrt.voxtral.config_files import CheckpointError, Fields
+from vrt.voxtral.weights.config_files import CheckpointError, Fields
 
 MODEL_TYPE = "voxtral_realtime"
 ADA_DIM = 32  # fixed in transformers

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from vrt.voxtral.config import VoxtralConfig
 from vrt.voxtral.model import VoxtralRealtime
-from vrt.voxtral.names import Name, names
 from vrt.voxtral.weights import skeleton
+from vrt.voxtral.weights.names import Name, names
 
 # Standard deviation of a weight: its gain / sqrt(number of inputs).
 GAINS = {

@@ -5,7 +5,7 @@
     meter.timed(session.begin)
     for samples in microphone:
         update = meter.timed(session.feed, samples)
-    print(render(meter.table(session)))  # vrt.voxtral.stage_table
+    print(render(meter.table(session)))  # vrt.voxtral.measure.stage_table
 
 Times are wall time. One token is 80 ms of audio.
 """
@@ -17,11 +17,11 @@ from typing import Any
 from torch import Tensor
 
 from vrt.voxtral.config import FRAMES_PER_TOKEN, MEL_PER_TOKEN, SAMPLES_PER_TOKEN
-from vrt.voxtral.flow import describe
-from vrt.voxtral.histogram import DurationHistogram
+from vrt.voxtral.measure.flow import describe
+from vrt.voxtral.measure.histogram import DurationHistogram
+from vrt.voxtral.measure.stage_table import StageRow
 from vrt.voxtral.observe import STAGES
 from vrt.voxtral.session import StreamingSession
-from vrt.voxtral.stage_table import StageRow
 
 OVERHEAD, WHOLE = "session", "whole step"  # calls less their stages, and with them
 ROWS_PER_TOKEN = {

@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrt.voxtral.checkpoint import Checkpoint, open_checkpoint
 from vrt.voxtral.config import VoxtralConfig
-from vrt.voxtral.config_files import CheckpointError
-from vrt.voxtral.fit import DTYPES, common_dtype, fit
 from vrt.voxtral.model import VoxtralRealtime
-from vrt.voxtral.names import OUTPUT_MATRIX, Layout, Name, names
-from vrt.voxtral.tensor_files import Header, Tensors
+from vrt.voxtral.weights.checkpoint import Checkpoint, open_checkpoint
+from vrt.voxtral.weights.config_files import CheckpointError
+from vrt.voxtral.weights.fit import DTYPES, common_dtype, fit
+from vrt.voxtral.weights.names import OUTPUT_MATRIX, Layout, Name, names
+from vrt.voxtral.weights.tensor_files import Header, Tensors
 
 
 def load(

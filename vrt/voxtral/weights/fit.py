@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import torch
 
 from vrt.voxtral.config import VoxtralConfig
-from vrt.voxtral.config_files import CheckpointError
-from vrt.voxtral.names import OUTPUT_MATRIX, Layout, Name, spellings
-from vrt.voxtral.tensor_files import Header
+from vrt.voxtral.weights.config_files import CheckpointError
+from vrt.voxtral.weights.names import OUTPUT_MATRIX, Layout, Name, spellings
+from vrt.voxtral.weights.tensor_files import Header
 
 SHOWN = 4  # names of each kind that an error lists
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}

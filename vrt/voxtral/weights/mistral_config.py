@@ -16,8 +16,8 @@ from vrt.voxtral.config import (
     EncoderConfig,
     VoxtralConfig,
 )
-from vrt.voxtral.config_files import CheckpointError, Fields
 from vrt.voxtral.mel import LOG_MEL_MAX
+from vrt.voxtral.weights.config_files import CheckpointError, Fields
 
 
 def config_from_params(content: dict[str, Any], where: str = "params.json") -> VoxtralConfig:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from vrt.voxtral.config import FRAMES_PER_TOKEN, TOKEN_MS, VoxtralConfig
-from vrt.voxtral.speed import Speed
+from vrt.voxtral.measure.speed import Speed
 from vrt.voxtral.stem import StemState
 from vrt.voxtral.weights import skeleton
 

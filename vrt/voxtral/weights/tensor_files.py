@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vrt.voxtral.config_files import CheckpointError, lfs_hint, read_json
+from vrt.voxtral.weights.config_files import CheckpointError, lfs_hint, read_json
 
 SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.safetensors")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from vrt.paths import data_dir
 from vrt.voxtral.config import VoxtralConfig
-from vrt.voxtral.config_files import CheckpointError, read_json
-from vrt.voxtral.hf_config import config_from_hf
-from vrt.voxtral.mistral_config import config_from_params
-from vrt.voxtral.names import Layout
-from vrt.voxtral.tensor_files import Tensors, open_tensors
 from vrt.voxtral.tokenizer import BOS, EOS, STREAMING_PAD, STREAMING_WORD, Tokenizer
+from vrt.voxtral.weights.config_files import CheckpointError, read_json
+from vrt.voxtral.weights.hf_config import config_from_hf
+from vrt.voxtral.weights.mistral_config import config_from_params
+from vrt.voxtral.weights.names import Layout
+from vrt.voxtral.weights.tensor_files import Tensors, open_tensors
 
 CONFIG_FILE = {Layout.HF: "config.json", Layout.MISTRAL: "params.json"}
 WEIGHTS_STEM = {Layout.HF: "model", Layout.MISTRAL: "consolidated"}

@@ -1,0 +1,1 @@
+"""What a stream costs: measured by stage, and foretold from sizes and this machine's speed."""
