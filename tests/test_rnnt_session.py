@@ -265,7 +265,7 @@ def test_refused_frames_leave_the_session_as_it_was(frames, message):
 
 def test_calls_in_the_wrong_order_say_what_to_do():
     session, frames = BeamSession(formula()), toy_frames(1, 3)[0]
-    for call in (lambda: session.feed(frames), session.finalize):
+    for call in (lambda: session.feed(frames), session.finalize, lambda: session.state_bytes):
         with pytest.raises(BeamSessionError, match="the session is idle; call begin first"):
             call()
     session.begin()

@@ -122,6 +122,7 @@ class BeamSession:
     def state_bytes(self) -> dict[str, int]:
         """What is remembered, in bytes: constant in the length of the stream but for the labels
         (16 bytes each), as long as the hypotheses come to agree. The scorer's state is not in."""
+        self._require("state_bytes", "open", "finished")
         history = self._beam.hyps.history
         columns = (*history.tokens, *history.parents, *history.stamps, *(history.log_probs or ()))
         return {
