@@ -5,6 +5,7 @@ Whatever the engine does not have is refused by name.
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import VoxtralRealtimeConfig
 
-from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
+from vrt.voxtral.config import (
+    LARGEST,
+    MOST_LEFT_PAD,
+    DecoderConfig,
+    EncoderConfig,
+    VoxtralConfig,
+)
+from vrt.voxtral.decoder import RING_SPARE
+from vrt.voxtral.schedule import MAX_DELAY_TOKENS, Schedule
 from vrt.voxtral.weights.config_files import CheckpointError
 from vrt.voxtral.weights.hf_config import config_from_hf, config_to_hf
 from vrt.voxtral.weights.mistral_config import config_from_params
@@ -183,6 +192,20 @@ HF = {"model_type": "voxtral_realtime", "text_config": TEXT, "audio_config": AUD
         ("text_config.num_key_value_heads", 3, "4 query heads do not divide into 3 kv heads"),
         ("audio_config.head_dim", 15, "encoder head_dim 15 is odd"),
         ("text_config.vocab_size", 30, "need a vocabulary larger than 30"),
+        (
+            "text_config.sliding_window",
+            10**9,
+            "decoder window is 1000000000, not a whole number of",
+        ),
+        ("audio_config.sliding_window", 10**20, "encoder window is 100000000000000000000, not"),
+        ("audio_config.num_mel_bins", 10**12, "mel_bins is 1000000000000, not a whole number of 1"),
+        ("text_config.num_hidden_layers", 2 * 10**7, "decoder layers is 20000000, not a whole"),
+        ("audio_config.hidden_size", 10**19, "encoder width is 10000000000000000000, not"),
+        ("text_config.hidden_size", 65, "decoder width 65 is odd"),
+        ("text_config.rms_norm_eps", float("inf"), "rms_norm_eps is inf, not a positive number"),
+        ("text_config.rms_norm_eps", 10**400, "not a positive number"),
+        ("default_num_delay_tokens", 99, "default_num_delay_tokens is 99, not 1..30"),
+        ("default_num_delay_tokens", 31, "default_num_delay_tokens is 31, not 1..30"),
     ],
 )
 def test_what_the_engine_does_not_have_is_refused_by_name(
@@ -191,6 +214,27 @@ def test_what_the_engine_does_not_have_is_refused_by_name(
     with pytest.raises(CheckpointError) as error:
         config_from_hf(changed(HF, place, value))
     assert complaint in str(error.value) and str(error.value).startswith("config.json")
+
+
+@pytest.mark.parametrize("name", [name for name in LARGEST if name != "head_dim"])
+def test_sizes_are_taken_up_to_their_limit(name: str) -> None:
+    """`replace` makes a configuration anew, so it is checked as a new one is."""
+    whole = VoxtralConfig(decoder=DecoderConfig(heads=1000, kv_heads=1))
+    for value in (LARGEST[name], 0, -1, LARGEST[name] + 1):
+        decoder = replace(whole.decoder, **{name: value})
+        if value == LARGEST[name]:
+            assert replace(whole, decoder=decoder).decoder == decoder
+            continue
+        with pytest.raises(ValueError, match=f"decoder {name} is {value}, not a whole number"):
+            replace(whole, decoder=decoder)
+
+
+def test_the_longest_prompt_fits_the_decoders_spare_slots() -> None:
+    longest = VoxtralConfig(left_pad_tokens=MOST_LEFT_PAD)
+    assert Schedule.of(longest, MAX_DELAY_TOKENS).prompt_len <= RING_SPARE
+    for pad in (MOST_LEFT_PAD + 1, -1):
+        with pytest.raises(ValueError, match=f"left_pad_tokens is {pad}, not a whole number of"):
+            VoxtralConfig(left_pad_tokens=pad)
 
 
 @pytest.fixture(scope="module")

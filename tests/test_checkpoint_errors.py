@@ -217,6 +217,8 @@ def test_an_index_is_believed_only_where_it_can_be(folder: Callable) -> None:
     index = path / "model.safetensors.index.json"
     edit(index, lambda c: c["weight_map"].update({NORM: "../model.safetensors"}))
     assert "names a file outside its folder: ../model.safetensors" in refusal(path)
+    index.write_text(json.dumps({"weight_map": {NORM: "x" * 5000}}))
+    assert "names a file of 5000 characters: xxx" in refusal(path)
     index.write_text('{"metadata": {}}')
     assert "has no weight_map" in refusal(path)
     index.write_text("[1]")
@@ -253,6 +255,32 @@ def test_no_checkpoint_at_all(tmp_path: Path) -> None:
     assert "of a 'whisper' model" in refusal(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": ')
     assert "config.json is not readable as JSON" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tekken.json"])
+def test_json_that_is_nested_too_deeply(folder: Callable, name: str) -> None:
+    path = folder("hf")
+    (path / name).write_text("[" * 100_000)
+    with pytest.raises((CheckpointError, TokenizerError), match=f"{name} is no.*recursion"):
+        vrt.load(path)
+
+
+@pytest.mark.parametrize("device", ["foo", "cuda:99", "meta"])
+def test_a_device_that_is_not_there(device: str) -> None:
+    with pytest.raises(ValueError, match=f"device {device!r}: this machine has cpu"):
+        vrt.load("random-tiny", device=device)
+    for usable in ("cpu", torch.device("cpu"), "cpu:0"):
+        assert vrt.load("random-tiny", device=usable).device.type == "cpu"
+
+
+def test_prompt_ids_of_a_vocabulary_must_be_the_models(folder: Callable) -> None:
+    def move(vocabulary: dict) -> None:
+        tokens = vocabulary["special_tokens"]
+        tokens[32]["token_str"], tokens[60]["token_str"] = "<moved>", "[STREAMING_PAD]"
+
+    path = edit(folder("hf") / "tekken.json", move)
+    edit(path / "config.json", lambda c: c["text_config"].update(vocab_size=50))
+    assert "tekken.json: prompt ids 1 and 60 need a vocabulary larger than 50" in refusal(path)
 
 
 def test_a_folder_of_both_layouts_loads_the_one_whose_weights_are_there(

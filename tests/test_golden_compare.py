@@ -171,9 +171,12 @@ def test_what_is_no_number_fails(original, tmp_path, value):
     tensors, about = load(original)
     tensors["expect.encoder.stream"][5, 1] = value
     odd = save(tmp_path / "odd.safetensors", tensors, about)
-    for report in (compare(original, odd), compare(odd, original)):
-        assert not report.ok and report.first.stage == "encoder.stream"
-    assert compare(original, odd).first.index == (5, 1)
+    report = compare(original, odd)
+    assert not report.ok and report.first.stage == "encoder.stream"
+    assert report.first.index == (5, 1)
+    for got in (original, odd):  # the same value in both files is no agreement
+        with pytest.raises(GoldenError, match=r"expect\.encoder\.stream is .* at \[5, 1\]"):
+            compare(odd, got)
 
 
 def test_a_number_of_positions_that_differs_fails_after_the_common_ones(original, tmp_path):
@@ -226,6 +229,38 @@ def test_compare_refuses_another_problem_and_an_empty_dump(original, dump, tmp_p
     empty = save(tmp_path / "empty.safetensors", {"logits": tensors["expect.t_cond"]}, about)
     with pytest.raises(GoldenError, match="no stage in common"):
         compare(original, empty)
+
+
+def test_files_of_other_audio_or_weights_are_other_problems(original, dump, tmp_path):
+    loud, quiet = (original.with_name(f"voxtral-{name}.safetensors") for name in ("loud", "quiet"))
+    with pytest.raises(GoldenError, match=r"quiet.* is another problem than .*loud.*audio_i16 dif"):
+        compare(loud, quiet)
+    tensors, about = load(original)
+    key = "weight.model.audio_tower.norm.weight"
+    changed = save(tmp_path / "changed.safetensors", tensors | {key: tensors[key] * 2}, about)
+    with pytest.raises(GoldenError, match=f"another problem than .*: {key} differs"):
+        compare(original, changed)
+    assert compare(changed, dump).ok  # a dump holds neither
+    near = save(tmp_path / "near.safetensors", tensors | {key: tensors[key] * (1 + 2**-23)}, about)
+    assert compare(original, near).ok
+
+
+def test_settings_are_compared_as_a_port_in_fp32_writes_them(original, tmp_path):
+    tensors, about = load(original)
+
+    def with_eps(eps):
+        sizes = about["encoder"] | {"eps": eps}
+        return save(tmp_path / "eps.safetensors", tensors, about | {"encoder": sizes})
+
+    assert about["encoder"]["eps"] == 1e-5
+    assert compare(original, with_eps(9.999999747378752e-06)).ok
+    with pytest.raises(GoldenError, match=r"another problem .*encoder\.eps is 1\.0001e-05, expect"):
+        compare(original, with_eps(1.0001e-5))
+
+
+def test_a_name_of_ones_own_is_no_other_problem(original, tmp_path):
+    tensors, about = load(original)
+    assert compare(original, save(tmp_path / "x.safetensors", tensors, about | {"name": "x"})).ok
 
 
 def test_an_engine_that_stops_has_failed():

@@ -87,6 +87,8 @@ def test_wrong_dtype_is_named(change, original, key, dtype, found):
         ("eos", "2", "eos must be a whole number, got '2'"),
         ("vocab", 20, "larger than 20"),
         ("encoder", 3, "encoder must be an object, got 3"),
+        ("left_pad_tokens", 520, "left_pad_tokens is 520, not a whole number of 0..480"),
+        ("vocab", 10**12, "decoder vocab is 1000000000000, not a whole number of"),
         ("format", 2, "format 2; this vrt reads format 1"),
     ],
 )
@@ -104,6 +106,9 @@ def test_wrong_metadata_is_named(change, key, value, found):
         ("decoder", "eps", -1, "decoder.eps must be a positive number, got -1"),
         ("decoder", "L", ..., "lacks decoder.L"),
         ("encoder", "d", 13, "13"),
+        ("encoder", "W", 10**9, "encoder window is 1000000000, not a whole number of"),
+        ("decoder", "W", 10**20, "decoder window is 100000000000000000000, not a whole number of"),
+        ("encoder", "th", float("inf"), "encoder.th must be a positive number, got inf"),
     ],
 )
 def test_wrong_size_is_named(change, original, side, key, value, found):
@@ -128,7 +133,26 @@ def test_wrong_shapes_are_named(change):
     refused(change({"audio_i16": torch.zeros(1, 1, dtype=torch.int16)}), "audio_i16", "[1, 1]")
     shape = {"weight.model.audio_tower.norm.weight": torch.zeros(5)}
     refused(change(shape), "audio_tower.norm.weight [5] for [12]")
-    refused(change({"weight.model.audio_tower.extra": torch.zeros(5)}), "audio_tower.extra")
+    ada = "weight.model.language_model.layers.0.ada_rms_norm.linear1.weight"
+    refused(change({ada: torch.zeros(0, 16)}), "linear1.weight: decoder ada_dim is 0, not a whole")
+
+
+def test_unexpected_weights_are_named_in_one_line(change):
+    path = change({f"weight.model.audio_tower.{name}": torch.zeros(5) for name in ("a", "b.c")})
+    with pytest.raises(GoldenError) as caught:
+        check(path)
+    assert str(caught.value) == (
+        f"{path}: not the tensors of the model that its configuration describes (Hugging Face"
+        " names): 2 unexpected: model.audio_tower.a, model.audio_tower.b.c"
+    )
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_an_expected_value_that_is_no_number_is_named(change, original, value):
+    values = read(original).expect["logits.stream"].clone()
+    values[3, 2] = value
+    words = (f"expect.logits.stream is {value} at [3, 2]", "must be finite")
+    refused(change({"expect.logits.stream": values}), *words)
 
 
 @pytest.mark.parametrize("length", [0, 4, 9, 200, 20_000])
@@ -148,6 +172,8 @@ def test_files_of_no_kind_are_named(tmp_path):
     refused(bare, "no metadata key `json`")
     save_file({"x": torch.zeros(3)}, bare, metadata={"json": "{"})
     refused(bare, "is not JSON")
+    save_file({"x": torch.zeros(3)}, bare, metadata={"json": "[" * 100_000})
+    refused(bare, "is not JSON", "recursion")
     save_file({"x": torch.zeros(3)}, bare, metadata={"json": "[1]"})
     refused(bare, "no JSON object")
 

@@ -23,6 +23,10 @@ from vrt.receipt.plain import plain, portable, portable_command
 NUMBERS = {"stem": {"step_p50_ms": 0.1, "rows": 4}, "encoder": {"step_p50_ms": 12.345678901}}
 
 
+CYCLE: list = []
+CYCLE.append(CYCLE)
+
+
 @pytest.fixture
 def receipt():
     parameters = {"feed_ms": 80, "delay_ms": 480, "clip": Path("/srv/data/clips/five.flac")}
@@ -129,6 +133,7 @@ def test_an_edit_in_memory_is_detected(receipt, tmp_path):
         (lambda c: c.update(hostname="x"), r"unknown \['hostname'\]"),
         (lambda c: c.update(numbers=[1]), r"\['numbers'\] should hold named values"),
         (lambda c: c.update(seal=None), "never ended"),
+        (lambda c: c.update(seal=5), "the seal is 5, not a sha256"),
     ],
 )
 def test_what_is_no_receipt_is_refused_by_name(receipt, tmp_path, change, message):
@@ -144,12 +149,42 @@ def test_what_is_no_receipt_is_refused_by_name(receipt, tmp_path, change, messag
         (b"[1]", "holds a list, not a receipt"),
         (b'{"schema": NaN}', "NaN is no number"),
         (b"\xff\xfe\x00", "truncated or not JSON"),
+        (b'{"schema": 1e999}', "1e999 is no number"),
+        (b'{"schema": -1e999}', "-1e999 is no number"),
+        (b"[" * 100_000, "not JSON that a receipt may hold: .*recursion"),
     ],
 )
 def test_other_files_are_refused_by_name(tmp_path, content, message):
     (tmp_path / "x.json").write_bytes(content)
     with pytest.raises(ReceiptError, match=message):
         Receipt.load(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("before", ['"numbers": {', '"step_p50_ms": 0.1'])
+def test_a_name_that_is_there_twice_is_refused(receipt, tmp_path, before):
+    """The later one counts in Python, and would be what the seal fits."""
+    path = receipt.write(tmp_path / "run.json")
+    text = path.read_text()
+    name = before.split('"')[1]
+    value = "{}" if before.endswith("{") else "0.001"
+    path.write_text(text.replace(before, f'"{name}": {value}, {before}', 1))
+    assert len(path.read_text()) > len(text)
+    with pytest.raises(ReceiptError, match=f"'{name}' is there twice"):
+        Receipt.load(path)
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), 10**5000, CYCLE, {1}], ids=["nan", "huge", "cycle", "set"]
+)
+def test_what_was_put_in_memory_is_refused_by_name(receipt, value):
+    receipt.numbers["x"] = value
+    with pytest.raises(ReceiptError, match="holds what JSON has no form for"):
+        receipt.verify()
+
+
+def test_a_command_of_any_bytes_is_written(tmp_path):
+    run = Receipt.begin({}, ["vrt", "caf\udce9.flac"]).end({})
+    assert Receipt.load(run.write(tmp_path / "run.json")).command == "vrt 'caf\\udce9.flac'"
 
 
 def test_a_cut_receipt_is_refused_at_every_length(receipt, tmp_path):
@@ -173,6 +208,9 @@ def test_a_missing_receipt_is_refused_by_name(tmp_path):
         ({"x": np.float32("nan")}, r"numbers\.x is nan"),
         ({"x": np.zeros(3)}, r"numbers\.x is a ndarray"),
         ({"x": {1, 2}}, r"numbers\.x is a set"),
+        ({"x": {"y": "\ud800"}}, r"numbers\.x\.y holds '\\ud800', which has no form in UTF-8"),
+        ({"\ud800": 1}, r"numbers holds '\\ud800'"),
+        ({"x": CYCLE}, "numbers contains itself, or is nested too deeply"),
         ({"/srv/a/x.wav": 1, "/srv/b/x.wav": 2}, "two names are the same"),
     ],
 )

@@ -145,6 +145,19 @@ def changed(tmp_path: Path, change: Callable[[dict], object]) -> Path:
         (lambda c: c["config"].update(version="v99"), "Unknown version: v99"),
         (lambda c: c["vocab"].pop(300), "no usable tekken vocabulary (AssertionError"),
         (lambda c: c.pop("vocab"), "no usable tekken vocabulary (KeyError"),
+        (
+            lambda c: c["audio"].update(streaming_n_left_pad_tokens=520),
+            "tokens is 520, not a whole",
+        ),
+        (lambda c: c["audio"].update(streaming_n_left_pad_tokens=-5), "tokens is -5, not a whole"),
+        (
+            lambda c: c["audio"].update(streaming_n_left_pad_tokens="x"),
+            "tokens is 'x', not a whole",
+        ),
+        (
+            lambda c: c["audio"].update(transcription_delay_ms=7920),
+            "delay_ms: delay_ms=7920 is not",
+        ),
         (lambda c: c["audio"].update(surprise=1), "no usable tekken vocabulary (TypeError"),
     ],
 )
@@ -162,6 +175,9 @@ def test_files_that_are_no_vocabulary(tmp_path: Path) -> None:
         Tokenizer(tmp_path / "tekken.json")
     (tmp_path / "tekken.json").write_text("not json")
     with pytest.raises(TokenizerError, match="no usable tekken vocabulary"):
+        Tokenizer(tmp_path / "tekken.json")
+    (tmp_path / "tekken.json").write_text("[" * 100_000)
+    with pytest.raises(TokenizerError, match="RecursionError"):
         Tokenizer(tmp_path / "tekken.json")
     (tmp_path / "tekken.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TokenizerError, match="no usable tekken vocabulary"):

@@ -15,6 +15,7 @@ from vrt.golden.malsd_check import check_malsd
 from vrt.golden.metadata import Metadata
 from vrt.golden.report import Report
 from vrt.voxtral.weights import from_tensors
+from vrt.voxtral.weights.config_files import CheckpointError
 
 
 def check(
@@ -41,8 +42,8 @@ def solve(golden: Golden, feed: int | str = DEFAULT_FEED) -> Answer:
     assert golden.audio is not None
     try:
         model = from_tensors(golden.about.config, golden.weights)
-    except ValueError as error:
-        raise GoldenError(f"{golden.path}: {error}") from error
+    except CheckpointError as error:
+        raise GoldenError(f"{golden.path}: {_one_line(error)}") from error
     samples = (golden.audio.to(torch.float32) / 2**15).numpy()
     return answer(model, golden.about, samples, feed)
 
@@ -53,6 +54,12 @@ def produced_by_vrt(about: Metadata, feed: int | str) -> Metadata:
     return Metadata(
         about.name, about.num_delay_tokens, about.n_audio_tokens, about.config, {"oracle": oracle}
     )
+
+
+def _one_line(error: CheckpointError) -> str:
+    """All that is wrong with the tensors, for a report of one line a file."""
+    first, *rest = str(error).removeprefix("from_tensors: ").splitlines()
+    return ": ".join([first, "; ".join(line.strip() for line in rest)] if rest else [first])
 
 
 def _dump(golden: Golden, found: Answer, feed: int | str, folder: Path) -> None:

@@ -74,7 +74,23 @@ def read(path: str | PathLike[str]) -> Golden:
         whole = tolerance(stage) is None
         _check(path, EXPECT + stage, values, TOKEN_DTYPES if whole else (torch.float32,))
     unknown = tuple(sorted(key for key in tensors if not key.startswith(WEIGHT)))
-    return Golden(path, _with_ada_dim(about, weights), audio, weights, expect, unknown)
+    try:
+        about = _with_ada_dim(about, weights)
+    except ValueError as error:
+        raise GoldenError(f"{path}: {ADA_DIM_FROM}: {error}") from error
+    return Golden(path, about, audio, weights, expect, unknown)
+
+
+def check_finite(golden: Golden) -> None:
+    """Raise `GoldenError` for an expected value that is no number: nothing could be near it."""
+    for stage, values in golden.expect.items():
+        odd = (~values.isfinite()).nonzero()
+        if len(odd):
+            index = odd[0].tolist()
+            raise GoldenError(
+                f"{golden.path}: {EXPECT}{stage} is {values[tuple(index)]} at {index}; an expected"
+                " value must be finite"
+            )
 
 
 def read_problem(path: str | PathLike[str]) -> Golden:
@@ -101,6 +117,7 @@ def read_problem(path: str | PathLike[str]) -> Golden:
                 f"{golden.path}: {EXPECT}{stage} has shape {list(values.shape)}, the format has"
                 f" {list(wanted)}"
             )
+    check_finite(golden)
     return golden
 
 
@@ -143,7 +160,7 @@ def _load(path: Path) -> tuple[dict[str, Tensor], Metadata]:
         raise GoldenError(f"{path}: no metadata key `json`: not a golden file of kind voxtral")
     try:
         found: Any = json.loads(notes["json"])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GoldenError(f"{path}: the metadata `json` is not JSON ({error})") from error
     return tensors, parse(found, str(path))
 

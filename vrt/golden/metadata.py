@@ -3,6 +3,7 @@
 D delay tokens, L prompt tokens, N positions (80 ms), n samples. Source: the golden format.
 """
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,7 +146,8 @@ class _Reader:
 
     def real(self, key: str) -> float:
         value = self.value(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 < value <= sys.float_info.max:
             raise GoldenError(
                 f"{self.where}: metadata {self.prefix}{key} must be a positive number, got"
                 f" {value!r}"

@@ -22,6 +22,13 @@ class ReceiptError(ValueError):
 
 def plain(value: Any, where: str) -> Any:
     """JSON's own types, paths as names; `where` is the value's place for an error."""
+    try:
+        return _plain(value, where)
+    except RecursionError as error:
+        raise ReceiptError(f"{where} contains itself, or is nested too deeply") from error
+
+
+def _plain(value: Any, where: str) -> Any:
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         value = value.item()  # numpy scalars, 0-d arrays and tensors
     if value is None or isinstance(value, bool | int):
@@ -31,17 +38,27 @@ def plain(value: Any, where: str) -> Any:
             raise ReceiptError(f"{where} is {value}; a receipt holds finite numbers or None")
         return value
     if isinstance(value, str | os.PathLike):
-        return portable(os.fspath(value))
+        return _text(os.fspath(value), where)
     if isinstance(value, Mapping):
-        named = {portable(str(key)): plain(item, f"{where}.{key}") for key, item in value.items()}
+        named = {
+            _text(str(key), where): _plain(item, f"{where}.{key}") for key, item in value.items()
+        }
         if len(named) < len(value):
             raise ReceiptError(f"{where}: two names are the same without their folders")
         return named
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return plain(dataclasses.asdict(value), where)
+        return _plain(dataclasses.asdict(value), where)
     if isinstance(value, list | tuple):
-        return [plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
     raise ReceiptError(f"{where} is a {type(value).__name__}; pass numbers, text, lists or dicts")
+
+
+def _text(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ReceiptError(f"{where} holds {text!r}, which has no form in UTF-8") from error
+    return portable(text)
 
 
 def rounded(value: Any) -> Any:
@@ -70,7 +87,8 @@ def portable(text: str) -> str:
 
 def portable_command(command: str | Sequence[str]) -> str:
     words = shlex.split(command) if isinstance(command, str) else list(command)
-    return shlex.join(_word(word) for word in words)
+    joined = shlex.join(_word(word) for word in words)
+    return joined.encode(errors="backslashreplace").decode()  # a file's name may be any bytes
 
 
 def _word(word: str) -> str:

@@ -7,9 +7,11 @@ machine, host name or user name is written: files appear by name and digest.
 import hashlib
 import html
 import json
+import math
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -112,25 +114,32 @@ class Receipt:
     def load(cls, path: str | os.PathLike[str]) -> "Receipt":
         """Read and verify a receipt.
 
-        Raises `ReceiptError` for a missing, truncated or edited file, another schema, and fields
-        that are missing or unknown.
+        Raises `ReceiptError` for a missing, truncated or edited file, another schema, fields that
+        are missing or unknown, and names that are there twice.
         """
         name = Path(path).name
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_nan)
+            content = _parsed(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ReceiptError(f"{path} cannot be read: {error.strerror}") from error
-        except ValueError as error:  # also UnicodeDecodeError
-            raise ReceiptError(f"{name} is truncated or not JSON: {error}") from error
+        except (ValueError, RecursionError) as error:  # also UnicodeDecodeError
+            raise ReceiptError(
+                f"{name} is truncated or not JSON that a receipt may hold: {error}"
+            ) from error
         _check_fields(content, {f.name for f in fields(cls)}, name)
         receipt = cls(**content)
         receipt.verify()
         return receipt
 
     def _own_digest(self) -> str:
-        content = asdict(self)
-        del content["seal"]
-        text = json.dumps(content, sort_keys=True, ensure_ascii=True, allow_nan=False)
+        try:
+            content = asdict(self)
+            del content["seal"]
+            text = json.dumps(content, sort_keys=True, ensure_ascii=True, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ReceiptError(
+                f"the receipt of {self.command!r} holds what JSON has no form for: {error}"
+            ) from error
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _repr_html_(self) -> str:
@@ -157,10 +166,28 @@ def _check_fields(content: object, known: set[str], name: str) -> None:
     wrong = [k for k in ("parameters", "device", "numbers") if not isinstance(content[k], dict)]
     if wrong:
         raise ReceiptError(f"{name}: {wrong} should hold named values")
+    if not isinstance(content["seal"], str | None):
+        raise ReceiptError(f"{name}: the seal is {content['seal']!r}, not a sha256")
 
 
-def _no_nan(constant: str) -> float:
-    raise ValueError(f"{constant} is no number of a receipt")
+def _parsed(text: str) -> Any:
+    return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_once)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number of a receipt")
+    return number
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A reader that takes the first of two equal names would see other numbers than the seal."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        twice = next(name for name, count in Counter(n for n, _ in pairs).items() if count > 1)
+        raise ValueError(f"{twice!r} is there twice")
+    return content
 
 
 def _now() -> str:

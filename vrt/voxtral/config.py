@@ -20,6 +20,22 @@ TOKEN_MS = SAMPLES_PER_TOKEN * 1000 // SAMPLE_RATE  # 80
 LOOK_BACK = N_FFT // 2  # samples
 LOOK_AHEAD = N_FFT // 2 - HOP  # samples
 
+# The largest sizes that are taken, far above those of any released model: a number in a damaged
+# file must not become an allocation.
+LARGEST = {
+    "width": 100_000,
+    "layers": 1000,
+    "heads": 1000,
+    "kv_heads": 1000,
+    "head_dim": 10_000,
+    "ff": 1_000_000,
+    "window": 131_072,  # 44 minutes of encoder frames, 2.9 hours of tokens
+    "vocab": 10_000_000,
+    "ada_dim": 100_000,
+}
+MOST_MEL_BINS = 1000
+MOST_LEFT_PAD = 480  # tokens: pad, longest delay and BOS fit the decoder's 512 spare slots
+
 
 @dataclass(frozen=True)
 class EncoderConfig:
@@ -67,16 +83,26 @@ class VoxtralConfig:
     delay_tokens: int = 6  # used where a session does not say otherwise: 480 ms
 
     def __post_init__(self) -> None:
-        enc, dec = self.encoder, self.decoder
-        for side, part in (("encoder", enc), ("decoder", dec)):
-            if part.window < 1:
-                raise ValueError(f"{side} window {part.window} must be at least 1")
+        dec = self.decoder
+        for side, part in (("encoder", self.encoder), ("decoder", dec)):
+            for name, value in vars(part).items():
+                if name in LARGEST:
+                    _check_whole(f"{side} {name}", value, 1, LARGEST[name])
             if part.head_dim % 2:
                 raise ValueError(f"{side} head_dim {part.head_dim} is odd: rotary needs pairs")
+        _check_whole("mel_bins", self.mel_bins, 1, MOST_MEL_BINS)
+        _check_whole("left_pad_tokens", self.left_pad_tokens, 0, MOST_LEFT_PAD)
+        if dec.width % 2:
+            raise ValueError(f"decoder width {dec.width} is odd: the delay is embedded in pairs")
         if dec.heads % dec.kv_heads:
             raise ValueError(f"{dec.heads} query heads do not divide into {dec.kv_heads} kv heads")
-        if max(self.bos, self.streaming_pad) >= dec.vocab:
+        if not all(0 <= id < dec.vocab for id in (self.bos, self.streaming_pad)):
             raise ValueError(
                 f"prompt ids {self.bos} and {self.streaming_pad} need a vocabulary larger than"
                 f" {dec.vocab}"
             )
+
+
+def _check_whole(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {value}, not a whole number of {least}..{most:,}")

@@ -10,10 +10,14 @@ from os import PathLike
 from pathlib import Path
 from typing import SupportsIndex
 
-from vrt.voxtral.config import HOP, N_FFT, SAMPLE_RATE, SAMPLES_PER_TOKEN, TOKEN_MS
+from vrt.voxtral import schedule
+from vrt.voxtral.config import HOP, MOST_LEFT_PAD, N_FFT, SAMPLE_RATE, SAMPLES_PER_TOKEN
 
 BOS, EOS = "<s>", "</s>"
 STREAMING_PAD, STREAMING_WORD = "[STREAMING_PAD]", "[STREAMING_WORD]"
+
+# What mistral-common lets through from a damaged file.
+DAMAGED = (AssertionError, AttributeError, KeyError, TypeError, ValueError, OSError, RecursionError)
 
 
 class TokenizerError(ValueError):
@@ -24,7 +28,7 @@ class Tokenizer:
     """The text side of a tekken.json, and what that file says about the audio side.
 
     Raises `TokenizerError` for a file that mistral-common does not take, or whose audio section
-    means another clock than this engine's.
+    means another clock, padding or delay than this engine's.
     """
 
     def __init__(self, path: str | PathLike[str]):
@@ -36,7 +40,7 @@ class Tokenizer:
             raise TokenizerError(f"{self.path} is not there; a vocabulary is a tekken.json")
         try:
             self._tekken = Tekkenizer.from_file(self.path)
-        except (AssertionError, KeyError, TypeError, ValueError, OSError) as error:
+        except DAMAGED as error:
             cause = f"{type(error).__name__}: {str(error)[:200]}"
             raise TokenizerError(f"{self.path} is no usable tekken vocabulary ({cause})") from error
         self._ignore = SpecialTokenPolicy.IGNORE
@@ -82,7 +86,7 @@ class Tokenizer:
         """The delay (tokens of 80 ms) of a session that asks for none; None as above."""
         audio = self._tekken.audio
         delay_ms = audio.transcription_delay_ms if audio else None
-        return None if delay_ms is None else int(delay_ms) // TOKEN_MS
+        return None if delay_ms is None else schedule.delay_tokens(delay_ms)
 
     def _check_audio(self) -> None:
         audio = self._tekken.audio
@@ -100,3 +104,13 @@ class Tokenizer:
                 f"{self.path}: (Hz, samples a token, hop, window) are {found}; this engine runs at"
                 f" {(SAMPLE_RATE, SAMPLES_PER_TOKEN, HOP, N_FFT)}"
             )
+        pad = audio.streaming_n_left_pad_tokens
+        if pad is not None and not (isinstance(pad, int) and 0 <= pad <= MOST_LEFT_PAD):
+            raise TokenizerError(
+                f"{self.path}: streaming_n_left_pad_tokens is {pad!r}, not a whole number of"
+                f" 0..{MOST_LEFT_PAD}"
+            )
+        try:
+            _ = self.delay_tokens
+        except schedule.DelayError as error:
+            raise TokenizerError(f"{self.path}: transcription_delay_ms: {error}") from error

@@ -82,11 +82,18 @@ def with_vocabulary(config: VoxtralConfig, tokenizer: Tokenizer, layout: Layout)
     }
     if layout is Layout.MISTRAL:
         found |= {"eos": tokenizer.special_id(EOS), "delay_tokens": tokenizer.delay_tokens}
-    return replace(config, **{key: value for key, value in found.items() if value is not None})
+    said = {key: value for key, value in found.items() if value is not None}
+    try:
+        return replace(config, **said)
+    except ValueError as error:
+        raise CheckpointError(f"{tokenizer.path}: {error}") from error
 
 
 def _directory(path_or_name: str | PathLike[str]) -> Path:
-    path = Path(path_or_name).expanduser()
+    try:
+        path = Path(path_or_name).expanduser()
+    except RuntimeError as error:
+        raise CheckpointError(f"{path_or_name}: there is no such user; give the folder") from error
     if path.is_dir():
         return path
     if path.is_file():

@@ -1,6 +1,7 @@
 """JSON configuration files, read key by key: a complaint names the file, the key and the value."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ class Fields:
 
     def real(self, key: str) -> float:
         value = self.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 < value <= sys.float_info.max:
             raise CheckpointError(f"{self.where}.{key} is {value!r}, not a positive number")
         return float(value)
 
@@ -64,7 +66,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises `CheckpointError` where the file is anything else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is not readable as JSON ({error}){lfs_hint(path)}"
         ) from error

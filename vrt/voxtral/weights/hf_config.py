@@ -9,10 +9,12 @@ from typing import Any
 from vrt.voxtral.config import (
     FRAMES_PER_TOKEN,
     MEL_PER_TOKEN,
+    TOKEN_MS,
     DecoderConfig,
     EncoderConfig,
     VoxtralConfig,
 )
+from vrt.voxtral.schedule import MAX_DELAY_TOKENS
 from vrt.voxtral.weights.config_files import CheckpointError, Fields
 
 MODEL_TYPE = "voxtral_realtime"
@@ -78,7 +80,7 @@ def config_from_hf(content: dict[str, Any], where: str = "config.json") -> Voxtr
             mel_bins=audio.whole("num_mel_bins"),
             bos=text.whole("bos_token_id"),
             eos=_eos(text),
-            delay_tokens=top.whole("default_num_delay_tokens"),
+            delay_tokens=_delay(top),
         )
     except CheckpointError:
         raise
@@ -181,6 +183,16 @@ def _theta(part: Fields) -> float:
     for place in (part, rope):
         place.insist("partial_rotary_factor", 1.0, None)
     return rope.real("rope_theta")
+
+
+def _delay(top: Fields) -> int:
+    tokens = top.whole("default_num_delay_tokens")
+    if tokens > MAX_DELAY_TOKENS:
+        raise CheckpointError(
+            f"{top.where}.default_num_delay_tokens is {tokens}, not 1..{MAX_DELAY_TOKENS}"
+            f" ({TOKEN_MS} ms each)"
+        )
+    return tokens
 
 
 def _eos(text: Fields) -> int | None:

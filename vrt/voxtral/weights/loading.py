@@ -32,7 +32,8 @@ def load(
     rewrite the files in place while the model is in use.
 
     Raises `CheckpointError` for a folder that is no usable checkpoint; tensors that are missing,
-    unexpected or wrongly shaped are listed together.
+    unexpected or wrongly shaped are listed together. ValueError for a dtype or a device that is
+    not there.
     """
     return load_checkpoint(open_checkpoint(path_or_name), device=device, dtype=dtype)
 
@@ -48,6 +49,7 @@ def load_checkpoint(
         raise ValueError(
             f"dtype {dtype}: weights are one of {', '.join(map(str, DTYPES.values()))}"
         )
+    device = _usable(device)
     where = str(found.directory)
     model = skeleton(found.config)
     used = _fit(model, found.tensors, found.layout, where)
@@ -97,6 +99,21 @@ def half_split(rows: Float[Tensor, "rows *inputs"], heads: int) -> Float[Tensor,
     """Rows of q or k, or q's bias, from interleaved rotary pairs to half-split ones; a copy."""
     pairs = rows.unflatten(0, (heads, -1, 2))  # [heads, K / 2, 2, ...]
     return pairs.transpose(1, 2).reshape(rows.shape)
+
+
+def _usable(device: str | torch.device) -> torch.device:
+    """Raises ValueError for a device that torch does not know or this machine does not have."""
+    usable = ["cpu"]
+    if torch.accelerator.is_available():
+        kind = torch.accelerator.current_accelerator().type
+        usable += [f"{kind}:{n}" for n in range(torch.accelerator.device_count())]
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        found = None
+    if found is None or not {str(found), f"{found}:0"} & {*usable, "cpu:0"}:
+        raise ValueError(f"device {device!r}: this machine has {', '.join(usable)}")
+    return found
 
 
 def _fit(model: VoxtralRealtime, source: Tensors, layout: Layout, where: str) -> dict[str, Name]:

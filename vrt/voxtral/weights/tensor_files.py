@@ -18,6 +18,7 @@ from torch import Tensor
 
 from vrt.voxtral.weights.config_files import CheckpointError, lfs_hint, read_json
 
+LONGEST_NAME = 255  # bytes, of a file on every common system
 SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.safetensors")
 
 
@@ -86,7 +87,10 @@ def _indexed(index: Path) -> list[str]:
     files = sorted(set(map(str, places.values())))
     outside = [file for file in files if Path(file).name != file]
     if outside:
-        raise CheckpointError(f"{index} names a file outside its folder: {outside[0]}")
+        raise CheckpointError(f"{index} names a file outside its folder: {outside[0][:80]}")
+    long = [file for file in files if len(file.encode(errors="replace")) > LONGEST_NAME]
+    if long:
+        raise CheckpointError(f"{index} names a file of {len(long[0])} characters: {long[0][:80]}")
     return files
 
 
