@@ -10,7 +10,7 @@ import pytest
 import soundfile
 import torch
 
-from vrt.audio import SAMPLE_RATE, AudioError, Clip, Pcm16Reader, as_samples, read
+from vrt.audio import SAMPLE_RATE, AudioError, Clip, Pcm16Reader, as_samples, files, read
 from vrt.audio.containers import audit
 
 RATE = 16_000
@@ -267,6 +267,38 @@ def test_damaged_flac(noise):
     refused(bytes(data), "truncated or damaged")
 
 
+def test_a_header_that_promises_more_than_there_is_takes_no_memory_for_it(noise):
+    """2^35 frames of float32 are 137 GB."""
+    flac = bytearray(encoded(noise, "FLAC"))
+    flac[21] |= 8  # the highest of the 36 bits that count the samples
+    refused(bytes(flac), rf"its header promises {2**35 + len(noise)} frames")
+    mp3 = bytearray(encoded(noise, "MP3", "MPEG_LAYER_III"))
+    at = max(mp3.find(b"Xing"), mp3.find(b"Info"))
+    mp3[at + 8 : at + 12] = b"\x7f\xff\xff\xff"  # frames, after the name and four bytes of flags
+    refused(bytes(mp3), rf"promises \d+ frames, more than {len(mp3)} bytes of mp3 can hold")
+
+
+def test_an_mp3_whose_header_promises_a_little_more(noise):
+    mp3 = bytearray(encoded(noise, "MP3", "MPEG_LAYER_III"))
+    at = max(mp3.find(b"Xing"), mp3.find(b"Info")) + 8
+    mp3[at : at + 4] = (int.from_bytes(mp3[at : at + 4]) + 9).to_bytes(4)
+    refused(bytes(mp3), r"truncated: its header promises \d+ frames, the file holds \d+")
+
+
+@pytest.mark.parametrize(
+    ("container", "subtype"),
+    [("WAV", "IMA_ADPCM"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III")],
+)
+@pytest.mark.parametrize("block", [1000, 2 * RATE])
+def test_files_are_the_same_in_blocks(monkeypatch, capfd, noise, container, subtype, block):
+    data = encoded(noise, container, subtype)
+    # not soundfile.read: it seeks first, after which an mp3 differs by 6e-8
+    whole = soundfile.SoundFile(io.BytesIO(data)).read(dtype="float32")
+    monkeypatch.setattr(files, "BLOCK", block)
+    assert np.array_equal(read(io.BytesIO(data)).samples, whole)
+    assert capfd.readouterr().err == ""  # what an mp3 decoder that seeks would say
+
+
 def test_flac_without_a_length(noise):
     data = bytearray(encoded(noise, "FLAC"))
     assert data[:4] == b"fLaC" and data[4] & 0x7F == 0  # the first block tells the length
@@ -451,6 +483,9 @@ def test_an_empty_piece_is_a_piece(empty):
         ((0, 1), "a tuple"),
         (None, "a NoneType"),
         (b"\0\0", "raw bytes; .*Pcm16Reader"),
+        (torch.zeros(3).to_sparse(), r"sparse tensor; pass x.to_dense\(\)"),
+        (io.BytesIO(b""), r"an open file; pass vrt.audio.read\(file\).samples"),
+        (Clip(np.zeros(1, np.float32), "", 1, 1, "", "", ()), "a Clip; pass clip.samples"),
         ("a.wav", r"a path \(a.wav\); pass vrt.audio.read"),
     ],
 )

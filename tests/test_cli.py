@@ -4,8 +4,11 @@ import io
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ import torch
 from commands import fails, run, without_vocabulary
 
 import vrt
+import vrt.cli.sources
 from vrt import captions
 from vrt.audio import AudioError, read
 from vrt.cli.failures import explain
@@ -103,6 +107,7 @@ def test_explain_knows_users_errors_from_bugs():
     assert explain(vrt.DelayError("90")) == "90"
     assert explain(FileNotFoundError(2, "No such file", "a.wav")) == "a.wav: No such file"
     assert "vrt[hf]" in explain(ModuleNotFoundError(name="transformers.models"))
+    assert explain(IsADirectoryError(21, "Is a directory", "a", None, "b")) == "b: Is a directory"
     for bug in (ValueError("x"), KeyError("x"), ModuleNotFoundError(name="vrt.nope"), OSError()):
         assert explain(bug) is None
 
@@ -205,6 +210,28 @@ def test_output_folder_gets_a_file_for_each_input(model, clips, tmp_path):
     assert (target / "even.srt").read_text(encoding="utf-8") == captions.srt(captions.cues(words))
 
 
+def test_a_target_that_cannot_be_written_does_not_stop_the_others(clips, tmp_path):
+    (tmp_path / "long.txt").mkdir()
+    files = clips / "long.wav", clips / "one.wav"
+    result = run("transcribe", *files, "-o", tmp_path)
+    fails(result, 1, clips / "long.wav", tmp_path / "long.txt", "directory")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["long.txt", "one.txt"]
+    assert (tmp_path / "one.txt").is_file()
+
+
+def test_half_a_document_is_not_left(monkeypatch, clips, tmp_path):
+    (tmp_path / "one.json").write_text("before")
+
+    def full(self, text, **_):
+        self.write_bytes(text[:9].encode())
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    fails(run("transcribe", clips / "one.wav", "--json", "-o", tmp_path), 1, "No space")
+    assert [p.name for p in tmp_path.iterdir()] == ["one.json"]
+    assert (tmp_path / "one.json").read_text() == "before"
+
+
 def test_outputs_that_would_run_together_are_refused_before_any_work(clips, tmp_path):
     even, one = clips / "even.wav", clips / "one.wav"
     fails(run("transcribe", even, one, "--format", "vtt"), 2, "--output")
@@ -232,6 +259,7 @@ def test_wrong_command_lines_are_refused_by_name(speech):
 def test_a_model_that_is_not_there(speech, tmp_path):
     fails(run("transcribe", speech, "--model", "nope"), 1, "nope", "random-tiny")
     fails(run("transcribe", speech, "--model", tmp_path), 1, tmp_path, "config.json")
+    fails(run("transcribe", speech, "--model", "~no_such_user/x"), 1, "~no_such_user/x", "user")
 
 
 def test_a_model_without_vocabulary_gives_ids_and_says_why(model, mute, speech):
@@ -294,7 +322,133 @@ def test_a_terminal_is_not_commanded_by_a_transcript(monkeypatch):
     assert shown(text) == text
 
 
+def test_a_terminal_is_not_commanded_by_a_file_name(monkeypatch, model, clips, tmp_path):
+    name = "a\x1b[2J\x9bé.wav"
+    missing = tmp_path / name
+    for arguments in (("transcribe", missing), ("transcribe", clips / "one.wav", "-o", missing)):
+        missing.unlink(missing_ok=True)
+        if "-o" in arguments:
+            missing.write_bytes(b"")
+        result = run(*arguments)
+        assert result.exit_code in (1, 2) and "a\\x1b[2J\\x9bé.wav" in result.stderr
+        assert not {"\x1b", "\x9b"} & set(result.output)
+    shutil.copy(clips / "one.wav", missing)
+    result = run("transcribe", missing, "--json")
+    assert not {"\x1b", "\x9b"} & set(result.stdout)
+    assert json.loads(result.stdout)["file"] == str(missing)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    transcribe_file(OpenModel("tiny", model), StreamingSession(model), missing)
+    assert "a\\x1b[2J\\x9bé.wav:" in sys.stderr.getvalue()
+    assert "\x1b[2J" not in sys.stderr.getvalue()
+
+
 # --- a real process ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell(repo_root):
+    """Run a line of sh in which `vrt` is the command; its exit code, stdout and stderr as bytes."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def line(text, *arguments):
+        script = f'vrt() {{ "{sys.executable}" -m vrt "$@"; }}; {text}'
+        command = ["sh", "-c", script, "sh", *map(os.fsencode, arguments)]
+        done = subprocess.run(
+            command, cwd=repo_root, env=environment, capture_output=True, check=False
+        )
+        assert b"Traceback" not in done.stderr and b"ignored" not in done.stderr, done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    return line
+
+
+def test_a_closed_stderr_costs_nothing_but_its_remarks(shell, model, clips, tmp_path):
+    status, stdout, _ = shell('vrt transcribe "$1" --json 2>&-', clips / "one.wav")
+    assert status == 0 and json.loads(stdout)["file"] == str(clips / "one.wav")
+    status, stdout, _ = shell(
+        'vrt transcribe "$1" nowhere.wav -o "$2" 2>&-', clips / "one.wav", tmp_path
+    )
+    assert (status, stdout) == (1, b"")
+    expected = vrt.transcribe(model, clips / "one.wav").text + "\n"
+    assert (tmp_path / "one.txt").read_text(encoding="utf-8") == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ('vrt transcribe "$1" >&-', 141),
+        ('vrt stream "$1" --json >&-', 141),
+        ('vrt transcribe "$1" -o "$2" >&-', 0),
+        ('vrt transcribe "$1" -o "$2" <&- >&- 2>&-', 0),
+        ("vrt --help >&-", 1),
+        ("vrt --version >&-", 1),
+    ],
+)
+def test_a_closed_stdout_is_an_exit_code(shell, clips, tmp_path, line, code):
+    assert shell(line, clips / "one.wav", tmp_path)[0] == code
+    assert [p.name for p in tmp_path.iterdir()] == ["one.txt"] * (code == 0)
+
+
+def test_a_file_name_that_is_no_utf8(shell, clips, tmp_path):
+    name = os.fsdecode(b"\xff\xfe.wav")
+    try:
+        shutil.copy(clips / "one.wav", tmp_path / name)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    line = 'vrt transcribe "$1" "$2" --json -o "$3"'
+    status, _, stderr = shell(line, tmp_path / name, clips / "even.wav", tmp_path / "out")
+    assert status == 0, stderr
+    assert (tmp_path / "out" / "even.json").exists()
+    written = tmp_path / "out" / os.fsdecode(b"\xff\xfe.json")
+    assert json.loads(written.read_text(encoding="utf-8"))["file"] == str(tmp_path / name)
+
+
+@pytest.mark.parametrize("command", ["transcribe", "stream"])
+def test_ctrl_c_inside_a_decoder_is_no_bad_file(monkeypatch, clips, command):
+    """soundfile reads through a callback: what that raises is lost, and the file looks cut."""
+
+    def pressed(file):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise AudioError(f"{file}: truncated") from None
+        return read(file)
+
+    module = {"transcribe": vrt.cli.files, "stream": vrt.cli.sources}[command]
+    monkeypatch.setattr(module, "read", pressed)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    result = run(command, clips / "one.wav")
+    signal.signal(signal.SIGINT, before)
+    assert result.exit_code == 130 and "truncated" not in result.stderr
+
+
+@pytest.mark.parametrize("gap", [0.001, 0.02])
+def test_ctrl_c_that_bounces_is_one(repo_root, clips, tmp_path, gap):
+    file = tmp_path / "minutes.wav"
+    soundfile.write(file, np.tile(read(clips / "even.wav").samples, 100), SAMPLE_RATE, "PCM_16")
+    process = subprocess.Popen(
+        # sh may hand SIGINT on ignored, as a background job has it
+        [sys.executable, "-c", LISTENING, "transcribe", clips / "even.wav", file, "--json"],
+        cwd=repo_root,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    first = json.loads(process.stdout.readline())  # now the second one is read or transcribed
+    for _ in range(3):
+        time.sleep(gap)
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and not first["interrupted"]
+    assert b"Traceback" not in err and b"ignored" not in err
+    assert err.count(b"stopped by Ctrl-C") == 1
+    assert all(json.loads(line)["interrupted"] for line in out.splitlines())
+
+
+LISTENING = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from vrt.cli import main; main()"
+)
 
 
 def test_exit_codes_of_a_real_process(repo_root, clips):

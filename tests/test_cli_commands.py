@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from commands import fails, run, without_vocabulary
 
 import vrt
 from vrt.cli import checkpoints
+from vrt.cli.golden import WIDEST
 from vrt.paths import data_dir
 from vrt.receipt import Receipt
 from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
@@ -114,6 +116,28 @@ def test_golden_refuses_what_would_overwrite(golden_file, tmp_path):
     fails(run("golden", "make", "voxtral", twin, "--audio", "x.wav"), 2, twin)
 
 
+def test_golden_make_refuses_before_the_work(speech, tmp_path):
+    absent, file = tmp_path / "absent", tmp_path / "file"
+    file.write_text("")
+    make = ("golden", "make", "voxtral")
+    fails(run(*make, absent / "x.safetensors", "--audio", "no.wav"), 2, absent, "no folder")
+    fails(run("golden", "make", "malsd", file), 2, file, "no folder")
+    path = tmp_path / "x.safetensors"
+    limits = {"--seed": 2**63 - 1, "--encoder-window": WIDEST, "--decoder-window": WIDEST}
+    for option, most in limits.items():
+        fails(run(*make, path, "--audio", "no.wav", option, most + 1), 2, option, most)
+    short = ("--audio", speech, "--seconds", 0.1, "--delay-ms", 80, "--oracle", "vrt")
+    most = [word for pair in limits.items() for word in pair]
+    assert run(*make, path, *short, *most).exit_code == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_golden_make_refuses_a_folder_that_is_closed_to_it(tmp_path):
+    tmp_path.chmod(0o500)
+    result = run("golden", "make", "voxtral", tmp_path / "x.safetensors", "--audio", "no.wav")
+    fails(result, 2, tmp_path, "cannot be written")
+
+
 def test_golden_complaints_are_one_line(golden_file, tmp_path):
     broken = tmp_path / "broken.safetensors"
     broken.write_bytes(golden_file.read_bytes()[:100])
@@ -201,8 +225,13 @@ def test_info_state_is_what_a_session_holds(model, known_speed):
 def test_info_measures_the_threads_that_were_asked_for(monkeypatch):
     asked = []
     monkeypatch.setattr(speed, "measure_speed", lambda *a: (asked.append(a), SPEED)[1])
-    run("info", "random-tiny", "--threads", 7, "--dtype", "bfloat16")
-    assert asked == [(torch.bfloat16, 7)]
+    run("info", "random-tiny", "--threads", 3, "--dtype", "bfloat16")
+    assert asked == [(torch.bfloat16, 3)]
+
+
+def test_info_refuses_threads_that_openmp_would_die_of():
+    most = 4 * os.cpu_count()
+    fails(run("info", "random-tiny", "--threads", most + 1), 2, "--threads", most + 1, most)
 
 
 def test_info_complains_as_loading_does(mute, tmp_path):

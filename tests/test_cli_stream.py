@@ -1,5 +1,6 @@
 """`vrt stream`: the same text as the whole clip's, live, and every way in which it can end."""
 
+import io
 import json
 import os
 import signal
@@ -9,13 +10,16 @@ import sys
 import commands
 import numpy as np
 import pytest
+import soundfile
 
 import vrt
 from vrt import captions
 from vrt.audio import AudioError, read, resample
+from vrt.audio.containers import mp3_frame
 from vrt.audio.resampling import RATE_RANGE
 from vrt.cli import live, sources
-from vrt.cli.live import GiveUp, Pace, interrupts_held
+from vrt.cli.interrupts import MOMENT, GiveUp, Presses, interrupts_held
+from vrt.cli.live import Pace
 from vrt.paths import data_dir
 from vrt.voxtral.greedy import ModelOutputError
 from vrt.voxtral.session import StreamingSession
@@ -184,8 +188,9 @@ def test_short_clips_are_streams(model, pcm, count):
     assert ids_of(lines_of(result)) == vrt.transcribe(model, pcm[:count]).ids
 
 
-def test_an_empty_pipe_is_a_failure():
-    result = run("-", input=b"")
+@pytest.mark.parametrize("data", [b"", b"a"])
+def test_an_empty_pipe_is_a_failure(data):
+    result = run("-", input=data)
     assert result.exit_code == 1 and "before the first sample" in result.stderr
 
 
@@ -196,6 +201,24 @@ def test_a_file_is_not_heard_as_pcm(head):
     result = run("-", input=head + bytes(9999))
     assert result.exit_code == 1 and "ffmpeg" in result.stderr
     assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("rate", [16_000, 24_000, 44_100])
+def test_an_mp3_without_a_tag_is_not_heard_as_pcm(pcm, rate):
+    file = io.BytesIO()
+    soundfile.write(file, pcm, rate, format="MP3")
+    mp3 = file.getvalue()
+    assert mp3[0] == 0xFF
+    result = run("-", input=mp3)
+    assert result.exit_code == 1 and "mp3" in result.stderr and "ffmpeg" in result.stderr
+
+
+@pytest.mark.parametrize("count", [2, 4000])
+def test_a_sample_that_looks_like_mp3_is_pcm(model, pcm, count):
+    looks = np.concatenate([np.frombuffer(b"\xff\xfb\x90\x64", "<i2"), pcm])[:count]
+    assert mp3_frame(looks.tobytes()[:4])[0] > 0
+    result = run("-", "--json", input=looks.tobytes())
+    assert ids_of(lines_of(result)) == vrt.transcribe(model, looks).ids
 
 
 def test_a_keyboard_is_not_heard_as_pcm(monkeypatch):
@@ -288,6 +311,27 @@ def test_a_second_ctrl_c_does_not_wait():
         done.append(True)
     assert not done
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_presses_of_one_moment_are_one():
+    presses = Presses()
+    signal.signal(signal.SIGINT, presses)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+    with interrupts_held():
+        signal.raise_signal(signal.SIGINT)
+    presses._last -= MOMENT
+    with pytest.raises(KeyboardInterrupt) as caught, interrupts_held():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert caught.type is KeyboardInterrupt
+    presses._last -= MOMENT
+    with pytest.raises(GiveUp), interrupts_held():
+        signal.raise_signal(signal.SIGINT)
+        presses._last -= MOMENT
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is presses
 
 
 def test_ctrl_c_that_a_shell_ignores_stays_ignored():

@@ -49,6 +49,7 @@ class CueStream:
 
     def __init__(self) -> None:
         self._words: list[TimedWord] = []
+        self._free = 0.0  # seconds; where the last cue ended
 
     def feed(self, words: Iterable[TimedWord]) -> list[Cue]:
         cues: list[Cue] = []
@@ -56,15 +57,18 @@ class CueStream:
             if not readable(word.text):
                 continue
             if self._words and self._breaks_before(word):
-                cues.append(_cue(self._words, word.start))
-                self._words = []
+                cues.append(self._close(word.start))
             self._words.append(word)
         return cues
 
     def finish(self) -> list[Cue]:
         """The last cue, where any word is left."""
-        words, self._words = self._words, []
-        return [_cue(words, None)] if words else []
+        return [self._close(None)] if self._words else []
+
+    def _close(self, until: float | None) -> Cue:
+        cue = _cue(self._words, self._free, until)
+        self._words, self._free = [], cue.end
+        return cue
 
     def _breaks_before(self, word: TimedWord) -> bool:
         first, last = self._words[0], self._words[-1]
@@ -110,9 +114,13 @@ def clock(seconds: float, point: str) -> str:
     return f"{hours:02}:{minutes:02}:{milliseconds // 1000:02}{point}{milliseconds % 1000:03}"
 
 
-def _cue(words: Sequence[TimedWord], until: float | None) -> Cue:
-    """One cue, on for at least `SHORTEST` unless the next one starts at `until` before that."""
-    start, end = max(words[0].start, 0.0), max(words[0].start, 0.0, *(w.end for w in words))
+def _cue(words: Sequence[TimedWord], free: float, until: float | None) -> Cue:
+    """One cue from `free` on, for at least `SHORTEST` unless the next one starts at `until`.
+
+    Where both start in one moment this one lasts a millisecond, and the next one starts after it.
+    """
+    start = max(words[0].start, free)
+    end = max(start, *(word.end for word in words))
     end = max(end, start + SHORTEST)
     if until is not None and until < end:
         end = max(until, start + 0.001)  # both formats want an end after the start

@@ -21,6 +21,7 @@ MPEG1_RATES = (44_100, 48_000, 32_000)  # Hz; halved in MPEG-2, quartered in MPE
 # The encoder's delay and the padding of the last frame are cut off in decoding, and the frame
 # that carries the length holds no sound: at most four frames in all.
 MP3_TRIMMED_FRAMES = 4
+MP3_SAMPLES_PER_BYTE = 24  # at most: 576 samples in the 24 bytes of a frame of 8 kbit/s at 24 kHz
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,11 @@ def _audit_ogg(file: io.IOBase, frames: int) -> Verdict:
 def _audit_mp3(file: io.IOBase, frames: int) -> Verdict:
     """A decoder that trusts a wrong length loses the rest of the stream without a word."""
     file.seek(0)
-    counted, frame_size = _count_mp3_frames(file.read())
+    data = file.read()
+    if frames > len(data) * MP3_SAMPLES_PER_BYTE:
+        promised = f"its length header promises {frames} frames"
+        return Verdict(fault=f"{promised}, more than {len(data)} bytes of mp3 can hold")
+    counted, frame_size = _count_mp3_frames(data)
     if frames >= (counted - MP3_TRIMMED_FRAMES) * frame_size:
         return Verdict()
     return Verdict(
@@ -114,15 +119,17 @@ def _count_mp3_frames(data: bytes) -> tuple[int, int]:
     if data[:3] == b"ID3":  # ID3v2: ten bytes and a size written as four bytes of seven bits
         position = 10 + int("".join(f"{byte:07b}" for byte in data[6:10]) or "0", 2)
     while position + 4 <= len(data):
-        length, found = _mp3_frame(data[position : position + 4])
+        length, found = mp3_frame(data[position : position + 4])
         if length == 0:
             break
         position, count, samples = position + length, count + 1, found
     return count, samples
 
 
-def _mp3_frame(head: bytes) -> tuple[int, int]:
+def mp3_frame(head: bytes) -> tuple[int, int]:
     """Bytes and samples of the Layer III frame with this header; 0, 0 where it is none."""
+    if len(head) < 4:
+        return 0, 0
     version, layer = (head[1] >> 3) & 3, (head[1] >> 1) & 3
     kbps_index, rate_index = head[2] >> 4, (head[2] >> 2) & 3
     if head[0] != 0xFF or head[1] < 0xE0 or version == 1 or layer != 1:

@@ -7,7 +7,7 @@ import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -16,6 +16,10 @@ from vrt.audio.containers import audit
 from vrt.audio.resampling import resample
 from vrt.audio.samples import SAMPLE_RATE, AudioError, Samples, check_values
 
+if TYPE_CHECKING:
+    from soundfile import SoundFile
+
+BLOCK = 2**20  # sample frames decoded at a time
 LENGTH_UNKNOWN = 2**62  # frames; libsndfile answers 2^63 - 1 where a header gives no length
 CONTAINERS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3")
 CONVERT = "convert it first: ffmpeg -i IN -ac 1 -ar 16000 OUT.wav"
@@ -134,7 +138,7 @@ def _decode(
             raise AudioError(f"{name} holds 0 samples; a recorder that was stopped hard leaves 0")
         promised = f"its header promises {sound.frames} frames"
         try:
-            frames = sound.read(sound.frames, dtype="float32", always_2d=True)
+            frames = _decode_frames(sound)
         except soundfile.LibsndfileError as error:
             reason = f"{promised}, the decoder fails before the last one"
             raise AudioError(f"{name}: truncated or damaged: {reason}") from error
@@ -142,3 +146,16 @@ def _decode(
             raise AudioError(f"{name}: truncated: {promised}, the file holds {len(frames)}")
         notes = [verdict.note] if verdict.note else []
         return frames, sound.samplerate, sound.format, sound.subtype, notes
+
+
+def _decode_frames(sound: "SoundFile") -> Float32[np.ndarray, "n c"]:
+    """All that is there: memory is taken for what was decoded, not for what a header promises.
+
+    An mp3 is decoded in one go, because soundfile seeks after every block and an mp3 decoder that
+    seeks comes back with other samples; `audit` has held its length against its bytes.
+    """
+    size = sound.frames if sound.format == "MP3" else BLOCK
+    blocks = [sound.read(size, dtype="float32", always_2d=True)]
+    while len(blocks[-1]) == size:
+        blocks.append(sound.read(size, dtype="float32", always_2d=True))
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)

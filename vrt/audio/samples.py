@@ -69,6 +69,8 @@ def _as_array(x: object) -> np.ndarray:
             raise AudioError(f"samples lie on {x.device}; pass x.cpu()")
         if x.dtype not in (torch.float32, torch.float64, torch.int16):
             raise AudioError(_wrong_dtype(str(x.dtype).removeprefix("torch.")))
+        if x.layout is not torch.strided:
+            raise AudioError("samples are a sparse tensor; pass x.to_dense()")
         return x.numpy(force=True)
     if isinstance(x, np.ma.MaskedArray):
         raise AudioError("samples are a masked array; decide what a gap sounds like: x.filled(0)")
@@ -78,7 +80,11 @@ def _as_array(x: object) -> np.ndarray:
         raise AudioError("samples are raw bytes; turn 16-bit PCM into samples with Pcm16Reader")
     if isinstance(x, str | os.PathLike):
         raise AudioError(f"samples are a path ({x}); pass vrt.audio.read(path).samples")
+    if hasattr(x, "read"):
+        raise AudioError("samples are an open file; pass vrt.audio.read(file).samples")
     kind = type(x).__name__
+    if isinstance(getattr(x, "samples", None), np.ndarray):
+        raise AudioError(f"samples are a {kind}; pass {kind.lower()}.samples")
     raise AudioError(f"samples are a {kind}; pass np.asarray(x, dtype=np.float32)")
 
 

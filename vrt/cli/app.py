@@ -7,7 +7,8 @@ import typer
 from vrt import __version__
 from vrt.cli import bench, demo, golden, info, stream, transcribe
 from vrt.cli.failures import CommandGroup
-from vrt.cli.output import speak_utf8
+from vrt.cli.interrupts import hear_no_more, hear_presses
+from vrt.cli.output import replace_closed, speak_utf8
 
 HELP = """A bench for people who port streaming speech models.
 
@@ -66,5 +67,10 @@ app.add_typer(bench.app, name="bench")
 
 def main() -> None:
     """The console script."""
+    replace_closed()
     speak_utf8()
-    app(prog_name="vrt")
+    hear_presses()
+    try:
+        app(prog_name="vrt")
+    finally:
+        hear_no_more()

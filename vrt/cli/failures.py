@@ -6,6 +6,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from vrt.cli.interrupts import hear_no_more
+from vrt.cli.output import printable, remark
+
 FAILED, INTERRUPTED, OUTPUT_CLOSED = 1, 130, 141  # 128 + SIGINT, 128 + SIGPIPE
 
 # The package's extras, for what a plain install leaves out.
@@ -20,10 +23,14 @@ class CommandGroup(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except KeyboardInterrupt:
+            hear_no_more()
             complain("stopped by Ctrl-C")
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # nobody reads any more, so nobody is told
             raise typer.Exit(OUTPUT_CLOSED) from None
+        except typer.BadParameter as error:
+            error.message = printable(error.message)
+            raise
         except Exception as error:
             message = explain(error)
             if message is None:
@@ -35,13 +42,14 @@ class CommandGroup(TyperGroup):
 
 def complain(message: str) -> None:
     """One line on stderr."""
-    print(f"vrt: {message}", file=sys.stderr, flush=True)
+    remark(f"vrt: {message}")
 
 
 def explain(error: Exception) -> str | None:
     """What to tell the user about `error`; None for a fault of vrt's own."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        name = error.filename2 or error.filename  # of a rename, the name that was wanted
+        return f"{name}: {error.strerror}" if name else error.strerror
     if isinstance(error, ModuleNotFoundError):
         missing = (error.name or "").partition(".")[0]
         extra = EXTRAS.get(missing)

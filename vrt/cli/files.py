@@ -3,6 +3,7 @@
 S samples at 16 kHz.
 """
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,9 +15,10 @@ from tqdm import tqdm
 from vrt.audio import AudioError, Clip, read
 from vrt.cli.documents import Result, render
 from vrt.cli.failures import complain, explain
+from vrt.cli.interrupts import hear_no_more, interrupts_held
 from vrt.cli.models import OpenModel
 from vrt.cli.options import Format
-from vrt.cli.output import as_line, remark, shown
+from vrt.cli.output import as_line, printable, remark, shown
 from vrt.voxtral.config import SAMPLE_RATE, SAMPLES_PER_TOKEN
 from vrt.voxtral.greedy import ModelOutputError
 from vrt.voxtral.session import StreamingSession
@@ -42,6 +44,11 @@ def transcribe_files(
     for file in files:
         try:
             result = transcribe_file(model, session, file)
+            if output is not None and not result.interrupted:
+                _write(result, format, output)
+                continue
+        except BrokenPipeError:  # no fault of this file
+            raise
         except (AudioError, OSError, ModelOutputError) as error:
             reason = _named(file, error)
             complain(reason)
@@ -49,7 +56,7 @@ def transcribe_files(
                 print(as_line({"file": str(file), "error": reason}), flush=True)
             failed += 1
             continue
-        _deliver(result, format, output, label=len(files) > 1)
+        _print(result, format, label=len(files) > 1)
         if result.interrupted:
             raise KeyboardInterrupt
     return failed
@@ -57,7 +64,8 @@ def transcribe_files(
 
 def transcribe_file(model: OpenModel, session: StreamingSession, file: Path) -> Result:
     """One file through `session`, from its beginning; stopped by Ctrl-C, the text so far."""
-    clip = read(file)
+    with interrupts_held():  # an exception inside a decoder's callback would be lost
+        clip = read(file)
     for change in clip.changes:
         remark(f"{file}: {change}")
     start, interrupted = time.perf_counter(), False
@@ -65,6 +73,7 @@ def transcribe_file(model: OpenModel, session: StreamingSession, file: Path) -> 
     try:
         _feed(session, clip, file.name)
     except KeyboardInterrupt:
+        hear_no_more()
         interrupted = True
     return Result(
         source=str(file),
@@ -81,7 +90,7 @@ def transcribe_file(model: OpenModel, session: StreamingSession, file: Path) -> 
 
 def _feed(session: StreamingSession, clip: Clip, name: str) -> None:
     start = time.perf_counter()
-    with tqdm(total=clip.seconds, desc=name, bar_format=BAR, disable=None) as bar:
+    with tqdm(total=clip.seconds, desc=printable(name), bar_format=BAR, disable=None) as bar:
         session.begin()
         for piece in pieces(clip.samples, FEED):
             session.feed(piece)
@@ -96,15 +105,23 @@ def pieces(samples: Float32[ndarray, "S"], size: int) -> Iterator[Float32[ndarra
     return (samples[start : start + size] for start in range(0, len(samples), size))
 
 
-def _deliver(result: Result, format: Format, output: Path | None, label: bool) -> None:
-    text = render(result, format)
-    if output is not None and not result.interrupted:
-        target = output / f"{Path(result.source).stem}{format.suffix}"
-        target.write_text(text, encoding="utf-8")
-        remark(f"{result.source} -> {target}")
-        return
+def _write(result: Result, format: Format, folder: Path) -> None:
+    """A reader of the folder never sees half a file."""
+    target = folder / f"{Path(result.source).stem}{format.suffix}"
+    beside = folder / f".vrt-{os.getpid()}"
+    try:
+        # a file name that is no UTF-8 comes with escapes, as on stdout
+        beside.write_text(render(result, format), encoding="utf-8", errors="backslashreplace")
+        os.replace(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    remark(f"{result.source} -> {target}")
+
+
+def _print(result: Result, format: Format, label: bool) -> None:
     prefix = f"{result.source}: " if label and format is Format.TEXT else ""
-    print(shown(prefix + text), end="", flush=True)
+    print(shown(prefix + render(result, format)), end="", flush=True)
 
 
 def _named(file: Path, error: Exception) -> str:

@@ -1,5 +1,6 @@
 """`vrt golden ...`: check this engine, compare a port with it, make new files."""
 
+import os
 from collections import Counter
 from dataclasses import asdict
 from enum import StrEnum
@@ -10,7 +11,7 @@ import typer
 
 from vrt.cli.failures import explain
 from vrt.cli.options import DelayMs
-from vrt.cli.output import as_line, finite, remark
+from vrt.cli.output import as_line, finite, remark, shown
 
 CHECK_EXAMPLES = """\b
 Examples:
@@ -31,6 +32,8 @@ MAKE_EXAMPLES = """\b
 Example:
   vrt golden make voxtral clip.safetensors --audio talk.flac --seconds 2 --delay-ms 240
 """
+
+WIDEST = 10_000  # of a window: more than `--seconds` can fill
 
 app = typer.Typer(
     help="Problems with the reference's answers.",
@@ -91,10 +94,10 @@ def check(
             failed += 1
             reason = explain(error)
             values = {"name": file.name, "ok": False, "error": reason}
-            print(as_line(values) if json else f"FAIL {file.name}: {reason}", flush=True)
+            print(as_line(values) if json else shown(f"FAIL {file.name}: {reason}"), flush=True)
             continue
         failed += not report.ok
-        print(as_line(_plain(report)) if json else report.line(), flush=True)
+        print(as_line(_plain(report)) if json else shown(report.line()), flush=True)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -114,7 +117,7 @@ def compare(
     if json:
         print(as_line(_plain(report)))
     else:
-        print(report.line(), report.table(), sep="\n")
+        print(shown(report.line()), report.table(), sep="\n")
     raise typer.Exit(0 if report.ok else 1)
 
 
@@ -125,13 +128,15 @@ def voxtral(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, max=60.0, help="Of the audio's beginning.")
     ] = 2.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random weights.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=2**63 - 1, help="Of the random weights.")
+    ] = 0,
     delay_ms: DelayMs = 480,
     encoder_window: Annotated[
-        int, typer.Option("--encoder-window", min=1, help="Encoder frames of 20 ms.")
+        int, typer.Option("--encoder-window", min=1, max=WIDEST, help="Encoder frames of 20 ms.")
     ] = 24,
     decoder_window: Annotated[
-        int, typer.Option("--decoder-window", min=1, help="Tokens of 80 ms.")
+        int, typer.Option("--decoder-window", min=1, max=WIDEST, help="Tokens of 80 ms.")
     ] = 20,
     eos: Annotated[int | None, typer.Option("--eos", min=0, help="Id that ends a text.")] = None,
     oracle: Annotated[
@@ -144,6 +149,7 @@ def voxtral(
     """
     if path.exists():
         raise typer.BadParameter(f"{path} is there already; remove it or name another file")
+    _check_folder(path.parent)
     import numpy as np
 
     from vrt import golden
@@ -178,10 +184,20 @@ def malsd(
 
     Each file holds a toy scorer, the arrays of every iteration and the n-best lists.
     """
+    if folder.exists():
+        _check_folder(folder)
     from vrt import golden
 
     for path in golden.make_malsd_files(folder, oracle.value, names or ()):
         remark(f"{path}: searched by {oracle}")
+
+
+def _check_folder(folder: Path) -> None:
+    """Before the work that would be lost."""
+    if not folder.is_dir():
+        raise typer.BadParameter(f"{folder} is no folder; make it, or name another")
+    if not os.access(folder, os.W_OK):
+        raise typer.BadParameter(f"{folder} cannot be written to; name another folder")
 
 
 def _check_feed(feed: str) -> None:

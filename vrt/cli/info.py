@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from vrt.cli.options import DtypeChoice
+from vrt.cli.options import DtypeChoice, check_threads
 from vrt.cli.output import as_line
 
 EXAMPLES = """\b
@@ -21,7 +21,10 @@ def info(
         str, typer.Argument(metavar="PATH|NAME", help="A checkpoint folder, or a model's name.")
     ],
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="For the cost.  [default: torch's]")
+        int | None,
+        typer.Option(
+            "--threads", min=1, callback=check_threads, help="For the cost.  [default: torch's]"
+        ),
     ] = None,
     dtype: DtypeChoice = None,
     json: Annotated[bool, typer.Option("--json", help="One line of JSON.")] = False,

@@ -1,14 +1,11 @@
 """The loop of a live stream: audio in, text out, and an orderly end by EOF, EOS or Ctrl-C."""
 
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 
+from vrt.cli.interrupts import GiveUp, hear_no_more, interrupts_held
 from vrt.cli.models import OpenModel
 from vrt.cli.options import Format
 from vrt.cli.output import remark
@@ -26,10 +23,6 @@ class Settings:
     decode_every: int
     stop_at_eos: bool
     realtime: bool
-
-
-class GiveUp(KeyboardInterrupt):
-    """A second Ctrl-C while the first one still waited."""
 
 
 class Pace:
@@ -138,38 +131,14 @@ def run(
     return interrupted
 
 
-@contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block, so that nothing of it is lost; a second one does not.
-
-    Does nothing outside the main thread, and where Ctrl-C is ignored or has another handler.
-    """
-    came: list[int] = []
-
-    def hold(number: int, frame: FrameType | None) -> None:
-        if came:
-            raise GiveUp
-        came.append(number)
-
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, hold)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if came:
-        raise KeyboardInterrupt
-
-
 def _until_the_end(live: Live, source: Source) -> bool:
     try:
         interrupted = live.feed(source.pieces)
         live.finish()
     except KeyboardInterrupt:
-        return True
+        interrupted = True
+    if interrupted:
+        hear_no_more()
     return interrupted
 
 

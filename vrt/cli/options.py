@@ -1,5 +1,6 @@
 """Options that several commands share; values are checked while the command line is read."""
 
+import os
 from enum import StrEnum
 from typing import Annotated
 
@@ -60,6 +61,14 @@ def check_device(value: str) -> str:
     if not here.get(kind, False):
         usable = ", ".join(name for name, present in here.items() if present)
         raise typer.BadParameter(f"{value!r} is not usable here; this machine has: {usable}")
+    return value
+
+
+def check_threads(value: int | None) -> int | None:
+    """A typer callback: at most four threads a core; far more and OpenMP ends the process."""
+    most = 4 * (os.cpu_count() or 1)
+    if value is not None and value > most:
+        raise typer.BadParameter(f"{value} threads: this machine takes 1 to {most}")
     return value
 
 

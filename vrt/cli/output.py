@@ -1,13 +1,37 @@
 """What goes to the screen: text for people, JSON for programs, and side remarks on stderr."""
 
+import errno
+import io
 import json
 import math
+import os
 import re
 import sys
 from typing import Any
 
 # Control characters but tab and line feed: a terminal would obey them.
 COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Closed(io.TextIOBase):
+    """Stands for a stdout that was closed before the start: nobody reads what is written."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, "stdout is closed")
+
+
+def replace_closed() -> None:
+    """Put something in the place of closed output streams, and of their numbers.
+
+    A file that was opened under the number of stderr would get what libraries say there.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (as long as the process)
+    if sys.stdout is None:
+        sys.stdout = Closed()
 
 
 def speak_utf8() -> None:
@@ -19,7 +43,12 @@ def speak_utf8() -> None:
 
 def remark(message: str) -> None:
     """A line for people, beside the output."""
-    print(message, file=sys.stderr, flush=True)
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """`text` with escapes in place of what a terminal would obey, as a file name may hold it."""
+    return COMMANDS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def shown(text: str) -> str:
@@ -28,8 +57,9 @@ def shown(text: str) -> str:
 
 
 def as_line(values: dict[str, Any]) -> str:
-    """One line of JSON."""
-    return json.dumps(values, ensure_ascii=False, allow_nan=False)
+    """One line of JSON, with what a terminal would obey as escapes."""
+    line = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    return COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def bytes_text(count: int | float) -> str:

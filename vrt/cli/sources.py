@@ -12,7 +12,9 @@ import numpy as np
 from jaxtyping import Float32
 
 from vrt.audio import SAMPLE_RATE, AudioError, Pcm16Reader, StreamingResampler, read
+from vrt.audio.containers import mp3_frame
 from vrt.cli.files import pieces
+from vrt.cli.interrupts import interrupts_held
 from vrt.cli.options import STDIN
 from vrt.cli.output import remark
 
@@ -22,6 +24,7 @@ Piece = Float32[np.ndarray, "n"]
 # rate and coding are not those of raw PCM.
 HEADERS = {b"RIFF": "wav", b"RF64": "wav", b"fLaC": "flac", b"OggS": "ogg", b"ID3": "mp3"}
 HEAD = 4  # bytes
+SAMPLE_BYTES = 2
 WAY_OUT = "ffmpeg -i FILE -f s16le -ac 1 -ar 16000 - | vrt stream -"
 
 
@@ -40,7 +43,8 @@ def open_source(source: str, rate: int | None, feed_ms: float) -> Source:
     Raises `AudioError`; what is wrong with a pipe may show only while its pieces are taken.
     """
     if source != STDIN:
-        clip = read(source)
+        with interrupts_held():  # an exception inside a decoder's callback would be lost
+            clip = read(source)
         return Source(source, pieces(clip.samples, _samples(feed_ms, SAMPLE_RATE)), clip.changes)
     rate = SAMPLE_RATE if rate is None else rate
     changes = () if rate == SAMPLE_RATE else (f"resampled {rate} -> {SAMPLE_RATE} Hz (soxr HQ)",)
@@ -50,10 +54,7 @@ def open_source(source: str, rate: int | None, feed_ms: float) -> Source:
 def pcm(file: BufferedIOBase, rate: int, size: int) -> Iterator[Piece]:
     """Raw 16-bit little-endian mono PCM, `size` samples of its own rate at a time."""
     reader, resampler = Pcm16Reader(), StreamingResampler(rate)
-    data = file.read(HEAD)
-    if not data:
-        raise AudioError("stdin ended before the first sample; does the program before | run?")
-    _refuse_header(data)
+    data = _first_bytes(file)
     while data:
         yield resampler.feed(reader.feed(data))
         data = file.read(2 * size)
@@ -70,13 +71,27 @@ def _stdin() -> BufferedIOBase:
     return sys.stdin.buffer
 
 
-def _refuse_header(head: bytes) -> None:
+def _first_bytes(file: BufferedIOBase) -> bytes:
+    """At least one sample, and not the beginning of an audio file."""
+    data = file.read(HEAD)
+    if len(data) < SAMPLE_BYTES:
+        raise AudioError("stdin ended before the first sample; does the program before | run?")
     for start, kind in HEADERS.items():
-        if head.startswith(start):
-            raise AudioError(
-                f"stdin holds a {kind} file, raw 16-bit mono PCM is taken; give the file's name, "
-                f"or: {WAY_OUT}"
-            )
+        if data.startswith(start):
+            raise _is_a_file(kind)
+    frame_bytes, _ = mp3_frame(data)
+    if frame_bytes:  # or a sample that looks like it: after a frame of mp3 there is another one
+        data += file.read(frame_bytes)
+        if mp3_frame(data[frame_bytes:])[0]:
+            raise _is_a_file("mp3")
+    return data
+
+
+def _is_a_file(kind: str) -> AudioError:
+    return AudioError(
+        f"stdin holds a {kind} file, raw 16-bit mono PCM is taken; give the file's name, "
+        f"or: {WAY_OUT}"
+    )
 
 
 def _samples(feed_ms: float, rate: int) -> int:
