@@ -1,5 +1,6 @@
 """Paddings, prompt, delays and times, against mistral_common's own numbers where it has them."""
 
+import numpy as np
 import pytest
 
 from vrt.voxtral.config import VoxtralConfig
@@ -26,12 +27,18 @@ def test_every_allowed_delay(delay_ms: int) -> None:
         (2480, "2400 ms"),
         (480.5, "480 or 560 ms"),
         (float("inf"), "2400 ms"),
+        (10**400, "2400 ms"),
         (float("nan"), "80..2400 in steps of 80"),
     ],
 )
-def test_other_delays_are_refused_with_the_nearest_allowed(delay_ms: float, nearest: str) -> None:
+def test_other_delays_are_refused_with_the_nearest_allowed(delay_ms: object, nearest: str) -> None:
     with pytest.raises(DelayError, match=f"nearest allowed: {nearest}$"):
         delay_tokens(delay_ms)
+
+
+def test_numbers_of_numpy_and_the_models_own_delay() -> None:
+    assert delay_tokens(np.int64(480)) == delay_tokens(np.float32(480)) == 6
+    assert Schedule.after(VoxtralConfig(delay_tokens=9), None).delay == 9
 
 
 @pytest.mark.parametrize("delay_ms", [None, "480", True])

@@ -1,5 +1,6 @@
 """A session's calls: their order, what refusal leaves behind, independence, endless streams."""
 
+import dataclasses
 import threading
 import time
 import weakref
@@ -15,7 +16,7 @@ from vrt.voxtral.config import DecoderConfig, EncoderConfig
 from vrt.voxtral.greedy import ModelOutputError
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.offline import transcribe
-from vrt.voxtral.session import SessionError, StreamingSession
+from vrt.voxtral.session import SessionError, SettingError, StreamingSession
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +103,38 @@ def test_reset_in_the_middle_keeps_the_allocation(model: VoxtralRealtime) -> Non
 
 def test_settings_are_checked_before_anything_is_built(model: VoxtralRealtime) -> None:
     assert StreamingSession.validate(model, 480).prompt_len == 39
-    for wrong in (0, -1, 1.5, True):
-        with pytest.raises((ValueError, TypeError)):
+    for wrong in (0, -1):
+        with pytest.raises(SettingError, match=f"at least 1, got {wrong}"):
             StreamingSession.validate(model, 480, decode_every=wrong)
+
+
+def test_the_models_own_delay() -> None:
+    model = random_weights(dataclasses.replace(small_config(), delay_tokens=12))
+    assert StreamingSession(model).delay_ms == 960
+    assert transcribe(model, noise(2)).tokens == transcribe(model, noise(2), 960).tokens
+    assert StreamingSession(model, delay_ms=480).delay_ms == 480
+
+
+@pytest.mark.parametrize("position", [-1, 10**18])
+def test_an_impossible_first_position_is_refused(model: VoxtralRealtime, position: int) -> None:
+    session = StreamingSession(model)
+    with pytest.raises(SettingError, match=f"got {position}"):
+        session.begin(first_position=position)
+    session.begin()
+
+
+def test_a_session_outlives_inference_mode(model: VoxtralRealtime) -> None:
+    """Web handlers often run under a decorator that sets the mode for one call."""
+    with torch.inference_mode():
+        session = opened(model)
+        session.feed(noise(1)[:7000])
+    session.feed(noise(1)[7000:])
+    session.flush()
+    assert session.finalize().ids[:6] == transcribe(model, noise(1)).ids[:6]
+    session.reset()
+    session.begin()
+    session.feed(noise(1))
+    assert session.finalize().tokens == transcribe(model, noise(1)).tokens
 
 
 # Bad input

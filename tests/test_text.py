@@ -241,3 +241,11 @@ def test_a_stream_and_the_offline_path_have_one_text() -> None:
     assert session.finalize() == offline and len(shown) > 20
     words = [word for update in updates for word in update.words]
     assert words == offline.words[: len(words)]
+
+
+def test_text_without_spaces_is_cut_into_words_of_bounded_length():
+    """A script without spaces, or a model that puts none: memory stays bounded, captions come."""
+    words = WordStream()
+    done = [word for n in range(1000) for word in words.feed("語", n * 0.08, n * 0.08 + 0.08)]
+    assert {len(word.text) for word in done} == {100} and len(done) == 10
+    assert (done[1].start, done[1].end) == (100 * 0.08, 199 * 0.08 + 0.08)

@@ -120,10 +120,9 @@ def test_two_heads_permuted_as_one_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference, half_split = hf_model(), vrt.voxtral.weights.half_split
+    loading = vrt.voxtral.weights.loading
     folder = write_mistral(reference, tmp_path / "model")
-    monkeypatch.setattr(
-        vrt.voxtral.weights, "half_split", lambda rows, heads: half_split(rows, heads // 2)
-    )
+    monkeypatch.setattr(loading, "half_split", lambda rows, heads: half_split(rows, heads // 2))
     assert drift(vrt.load(folder), reference)[0] > 1
 
 

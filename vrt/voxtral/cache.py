@@ -29,7 +29,8 @@ class KVRing:
 
     A query sees itself and window - 1 earlier frames, so a chunk of n queries needs
     window - 1 + n slots side by side. With capacity 1536 and window 750, chunks of 4 are written
-    at slots 749, 753, ... 1532; then the last 749 frames move to the front and writing goes on.
+    from slots 749, 753, ... 1529 on; then the last 749 frames move to the front and writing goes
+    on behind them.
 
     The first window - 1 slots start as zeros and stand for frames before the stream: a masked
     slot must hold finite numbers, since 0 * NaN is NaN.

@@ -65,8 +65,9 @@ def time_embedding(
     session is conditioned by bf16 angles.
     """
     half = width // 2
-    inv = torch.exp(torch.arange(half, dtype=torch.float32) * (-math.log(TIME_THETA) / half))
-    angles = torch.tensor(float(delay), dtype=dtype) * inv.to(dtype)
+    steps = torch.arange(half, dtype=torch.float32, device="cpu")
+    inv = torch.exp(steps * (-math.log(TIME_THETA) / half))
+    angles = torch.tensor(float(delay), dtype=dtype, device="cpu") * inv.to(dtype)
     return torch.cat([angles.cos(), angles.sin()])
 
 

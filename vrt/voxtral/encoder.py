@@ -17,7 +17,7 @@ from vrt.voxtral.cache import KVRing
 from vrt.voxtral.config import FRAMES_PER_TOKEN, EncoderConfig
 from vrt.voxtral.layers import RMSNorm, Rotary, SwiGLU, rotate
 
-RING_SLOTS = 1536  # for the released window of 750: compaction every 197 chunks of 4
+RING_SLOTS = 1536  # for the released window of 750: compaction every 196 chunks of 4
 MAX_CHUNK = 512  # frames a call: bounds a huge feed's memory
 
 

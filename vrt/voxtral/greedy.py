@@ -68,7 +68,8 @@ class GreedyDecoder:
         if not torch.isfinite(best):
             raise ModelOutputError(
                 f"logits at position {self.done + len(tokens) - 1} are not finite (maximum"
-                f" {best.item()}): check the weights (vrt info) or use a wider dtype"
+                f" {best.item()}): a weight is not a number, or the dtype is too narrow; try"
+                " dtype=torch.float32"
             )
         self.done += len(tokens)
         self._last = int(index)

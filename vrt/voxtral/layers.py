@@ -2,10 +2,10 @@
 
 R rows (a multiple of 4), T frames, D width, H heads, K head width.
 
-Bit-exact streaming on a CPU rests on two measured facts (torch 2.13, fp32 and bf16, 1 and 2
-threads): a linear layer computes a row the same way in every batch whose row count is a multiple
-of 4, and attention does so when the key axis always has the same length. (One exception: in fp32
-with a feed-forward width that is no multiple of 8, SiLU's last bits depend on the batch.)
+Bit-exact streaming on a CPU rests on measured facts (torch 2.13, fp32 and bf16, 1 to 12 threads): a
+linear layer computes a row the same way in every batch whose row count is a multiple of 4,
+attention does so when the key axis always has the same length, and so do the other operations but
+torch's SiLU, which is spelt out below.
 """
 
 import torch
@@ -69,6 +69,17 @@ def rotate(
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
 
+def silu(x: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
+    """x * sigmoid(x), an element's bits independent of its place.
+
+    torch's own SiLU computes the last elements of each thread's share by another exponential, so
+    they depend on the batch and on the number of threads. exp, + and / do not. Computed in fp32
+    and rounded once, as torch does it for bf16.
+    """
+    wide = x.float()
+    return (wide / (1 + torch.exp(-wide))).to(x.dtype)
+
+
 class SwiGLU(nn.Module):
     def __init__(self, width: int, ff: int, bias: bool):
         super().__init__()
@@ -77,4 +88,4 @@ class SwiGLU(nn.Module):
         self.down = nn.Linear(ff, width, bias=bias)
 
     def forward(self, x: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        return self.down(silu(self.gate(x)) * self.up(x))

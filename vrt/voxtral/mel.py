@@ -24,9 +24,14 @@ LOG_MEL_MAX = 1.5  # only sets the floor below; louder frames are not clamped
 LOG_RANGE = 8.0  # log10 units kept below LOG_MEL_MAX
 
 
+def silence(count: int) -> Float[Tensor, "S"]:
+    """Zeros, fp32 on the CPU whatever torch's defaults are; so is all that becomes mel."""
+    return torch.zeros(count, dtype=torch.float32, device="cpu")
+
+
 def hann() -> Float[Tensor, "400"]:
     """The periodic Hann window; the symmetric one differs by 0.1 in the encoder's output."""
-    return torch.hann_window(N_FFT, periodic=True, device="cpu")
+    return torch.hann_window(N_FFT, periodic=True, dtype=torch.float32, device="cpu")
 
 
 def mel_filters(bins: int = MEL_BINS) -> Float[Tensor, "F M"]:
@@ -85,14 +90,14 @@ class LogMelStream:
         self.reset()
 
     def reset(self) -> None:
-        self.pending = torch.zeros(LOOK_BACK)
+        self.pending = silence(LOOK_BACK)
 
     def feed(self, samples: Float[Tensor, "S"]) -> Float[Tensor, "T M"]:
         """The frames that `samples` completes: a multiple of 8, possibly none."""
         self.pending = torch.cat([self.pending, samples])
         tokens = (len(self.pending) - LOOK_BACK - LOOK_AHEAD) // SAMPLES_PER_TOKEN
         if tokens <= 0:
-            return torch.empty(0, self.log_mel.filters.shape[1])
+            return self.pending.new_empty(0, self.log_mel.filters.shape[1])
         done = tokens * SAMPLES_PER_TOKEN
         mel = self.log_mel.frames(self.pending[: done + LOOK_BACK + LOOK_AHEAD])
         self.pending = self.pending[done:].clone()  # a view would keep a long feed alive

@@ -16,7 +16,7 @@ from vrt.voxtral.config import SAMPLES_PER_TOKEN
 from vrt.voxtral.greedy import GreedyDecoder
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.observe import Observer, observed
-from vrt.voxtral.schedule import Schedule, delay_tokens
+from vrt.voxtral.schedule import Schedule
 from vrt.voxtral.transcript import Transcript
 from vrt.voxtral.writer import TranscriptWriter
 
@@ -25,22 +25,24 @@ from vrt.voxtral.writer import TranscriptWriter
 def transcribe(
     model: VoxtralRealtime,
     audio: Any,
-    delay_ms: int | float = 480,
+    delay_ms: int | float | None = None,
     *,
     stop_at_eos: bool = False,
     observer: Observer | None = None,
 ) -> Transcript:
     """Transcript of a whole clip: a path, a `vrt.audio.Clip`, or samples (mono, 16 kHz).
 
+    `delay_ms` None is the model's own delay. Raises `DelayError` and `vrt.audio.AudioError`.
     Equal to a `StreamingSession` fed the same samples in pieces of any size, bit for bit on a CPU.
-    Memory grows with the clip (about 20 * ff bytes an encoder frame in bf16): stream long ones.
+    Memory grows with the clip, a stream's does not: stream what is longer than some minutes.
     """
-    schedule = Schedule.of(model.config, delay_tokens(delay_ms))
+    schedule = Schedule.after(model.config, delay_ms)
     samples = torch.from_numpy(_samples(audio))
     embeds = encode(model, samples, schedule, observer)
     stop = model.config.eos if stop_at_eos else None
     greedy = GreedyDecoder(model, schedule, stop, observer)
     writer = TranscriptWriter(model, schedule)
+    writer.clock.insert(len(samples), schedule.right_pad_samples(len(samples)))
     writer.write(greedy.push(embeds))
     writer.finish()
     return writer.transcript

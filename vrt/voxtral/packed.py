@@ -57,7 +57,7 @@ def pack(model: VoxtralRealtime) -> VoxtralRealtime:
     if model.dtype != torch.bfloat16 or model.device.type != "cpu":
         raise PackError(
             f"packing is for bf16 on a CPU, this model is {model.dtype} on {model.device};"
-            " load it with dtype=torch.bfloat16"
+            " load it with dtype=torch.bfloat16 (--dtype bfloat16)"
         )
     if not torch.backends.mkldnn.is_available():
         raise PackError("packing needs oneDNN, which this build of torch does not have")

@@ -8,6 +8,7 @@ Source: mistral_common `AudioEncoder` (paddings, prompt) and the model card (del
 import math
 from collections import deque
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from vrt.voxtral.config import SAMPLE_RATE, SAMPLES_PER_TOKEN, TOKEN_MS, VoxtralConfig
@@ -23,9 +24,9 @@ class DelayError(ValueError):
 
 def delay_tokens(delay_ms: Any) -> int:
     """Delay in tokens of 80 ms. Raises `DelayError` unless 80..2400 in steps of 80."""
-    if isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
+    if isinstance(delay_ms, bool) or not isinstance(delay_ms, Real):
         raise DelayError(f"delay_ms must be a number of milliseconds, got {delay_ms!r}")
-    tokens = delay_ms / TOKEN_MS
+    tokens = min(max(delay_ms, -1), 10**6) / TOKEN_MS if delay_ms == delay_ms else math.nan
     if tokens != tokens or tokens != int(min(max(tokens, 1), MAX_DELAY_TOKENS)):
         raise DelayError(f"delay_ms={delay_ms} is not allowed; nearest allowed: {_nearest(tokens)}")
     return int(tokens)
@@ -50,7 +51,13 @@ class Schedule:
 
     @classmethod
     def of(cls, config: VoxtralConfig, delay: int) -> "Schedule":
+        """`delay` in tokens."""
         return cls(delay, config.left_pad_tokens, config.bos, config.streaming_pad)
+
+    @classmethod
+    def after(cls, config: VoxtralConfig, delay_ms: Any) -> "Schedule":
+        """`delay_ms` as a user gives it; None is the model's own. Raises `DelayError`."""
+        return cls.of(config, config.delay_tokens if delay_ms is None else delay_tokens(delay_ms))
 
     @property
     def prompt(self) -> list[int]:

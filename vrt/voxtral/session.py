@@ -10,6 +10,7 @@ S samples, n positions (80 ms), E decoder width.
 """
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -17,17 +18,24 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vrt.audio import as_samples
-from vrt.voxtral.config import FRAMES_PER_TOKEN, LOOK_AHEAD, SAMPLE_RATE, SAMPLES_PER_TOKEN
+from vrt.voxtral.config import (
+    FRAMES_PER_TOKEN,
+    LOOK_AHEAD,
+    SAMPLE_RATE,
+    SAMPLES_PER_TOKEN,
+    TOKEN_MS,
+)
 from vrt.voxtral.encoder import MAX_CHUNK
 from vrt.voxtral.greedy import GreedyDecoder
-from vrt.voxtral.mel import LogMelStream
+from vrt.voxtral.mel import LogMelStream, silence
 from vrt.voxtral.model import VoxtralRealtime
 from vrt.voxtral.observe import Observer, observed
-from vrt.voxtral.schedule import Schedule, delay_tokens
+from vrt.voxtral.schedule import Schedule
 from vrt.voxtral.stem import StemState
 from vrt.voxtral.transcript import Token, Transcript, Update, Word
 from vrt.voxtral.writer import TranscriptWriter
 
+LAST_START = 10**12  # tokens, 2,500 years: angles of its frames are exact in float64
 MAX_FEED = MAX_CHUNK // FRAMES_PER_TOKEN * SAMPLES_PER_TOKEN  # samples through the encoder at once
 
 
@@ -35,10 +43,15 @@ class SessionError(RuntimeError):
     """A call in the wrong order, or on a session that an earlier failure has ended."""
 
 
+class SettingError(ValueError):
+    """A setting of a session that cannot be."""
+
+
 class StreamingSession:
     """All that one stream remembers; the model is only read, so many sessions may share it.
 
-    `delay_ms`: 80..2400 in steps of 80. `decode_every`: tokens are decoded in groups of so many
+    `delay_ms`: 80..2400 in steps of 80; None is the model's own, 480 for the released one.
+    `decode_every`: tokens are decoded in groups of so many
     positions (same tokens, later and with less overhead). `stop_at_eos`: end at EOS as the
     reference does; otherwise EOS is one more token. `observer` sees every stage's output.
     """
@@ -46,32 +59,36 @@ class StreamingSession:
     def __init__(
         self,
         model: VoxtralRealtime,
-        delay_ms: int | float = 480,
+        delay_ms: int | float | None = None,
         *,
         decode_every: int = 1,
         stop_at_eos: bool = False,
         observer: Observer | None = None,
     ):
         self.schedule = self.validate(model, delay_ms, decode_every)
-        self.model, self.delay_ms, self.decode_every = model, delay_ms, decode_every
+        self.model, self.decode_every = model, decode_every
+        self.delay_ms = self.schedule.delay * TOKEN_MS
         self.observer = observer
-        self._mel = LogMelStream(model.log_mel)
-        self._stem = StemState(model.stem)
-        self._encoder = model.encoder.state()
         stop = model.config.eos if stop_at_eos else None
-        with torch.no_grad():
+        # Not as inference tensors: a session may outlive the mode it was made in.
+        with torch.inference_mode(False), torch.no_grad():
+            self._mel = LogMelStream(model.log_mel)
+            self._stem = StemState(model.stem)
+            self._encoder = model.encoder.state()
             self._greedy = GreedyDecoder(model, self.schedule, stop, observer)
         self._clear(0)
         self._phase = "idle"
 
     @staticmethod
     def validate(
-        model: VoxtralRealtime, delay_ms: int | float = 480, decode_every: int = 1
+        model: VoxtralRealtime, delay_ms: int | float | None = None, decode_every: int = 1
     ) -> Schedule:
-        """Check the settings and change nothing. Raises `DelayError` or ValueError."""
-        if isinstance(decode_every, bool) or not isinstance(decode_every, int) or decode_every < 1:
-            raise ValueError(f"decode_every must be a whole number from 1 on, got {decode_every!r}")
-        return Schedule.of(model.config, delay_tokens(delay_ms))
+        """Check the settings and change nothing. Raises `DelayError` or `SettingError`."""
+        if isinstance(decode_every, bool) or not isinstance(decode_every, Integral):
+            raise SettingError(f"decode_every must be a whole number, got {decode_every!r}")
+        if decode_every < 1:
+            raise SettingError(f"decode_every must be at least 1, got {decode_every}")
+        return Schedule.after(model.config, delay_ms)
 
     @property
     def transcript(self) -> Transcript:
@@ -96,10 +113,15 @@ class StreamingSession:
         what happens after days, which need not wait that long.
         """
         self._require("begin", "idle", "finished")
+        if not isinstance(first_position, Integral) or not 0 <= first_position <= LAST_START:
+            raise SettingError(
+                f"first_position must be a whole number from 0 to {LAST_START}, got"
+                f" {first_position!r}"
+            )
         if self._phase == "finished" or first_position:
             self._clear(first_position)
         self._phase = "open"
-        self._guarded(self._push, torch.zeros(self.schedule.left_pad * SAMPLES_PER_TOKEN))
+        self._guarded(self._push, silence(self.schedule.left_pad * SAMPLES_PER_TOKEN))
 
     def feed(self, samples: Any) -> Update:
         """Take the next samples (mono, 16 kHz; float32, float64 or int16) of any number.
@@ -115,23 +137,17 @@ class StreamingSession:
     def flush(self) -> Update:
         """Bring out what was said so far and go on: zeros are inserted as if they were audio.
 
-        Up to the token's edge, then delay + 11 tokens, as `finalize` does. Times in the transcript
-        stay those of the caller's audio.
+        Up to the token's edge, then delay + 11 tokens, as `finalize` does; the last word is closed.
+        Times in the transcript stay those of the caller's audio.
         """
         self._require("flush", "open")
-        zeros = self.schedule.right_pad_samples(self._audio + self._inserted)
-        self._writer.clock.insert(self._audio + self._inserted, zeros)
-        self._inserted += zeros
-        tokens, words = self._guarded(self._push, torch.zeros(zeros))
-        more_tokens, more_words = self._guarded(self._decode, 1)
-        return self._update(tokens + more_tokens, words + more_words)
+        tokens, words = self._guarded(self._push_silence, 0)
+        return self._update(tokens, words + self._writer.close_word())
 
     def finalize(self) -> Transcript:
         """End the stream: right pad, last tokens, last word. Returns the whole transcript."""
         self._require("finalize", "open")
-        zeros = self.schedule.right_pad_samples(self._audio + self._inserted) + LOOK_AHEAD
-        self._guarded(self._push, torch.zeros(zeros))
-        self._guarded(self._decode, 1)
+        self._guarded(self._push_silence, LOOK_AHEAD)
         self._writer.finish()
         self._phase = "finished"
         return self.transcript
@@ -188,6 +204,16 @@ class StreamingSession:
             new_tokens, new_words = self._decode(self.decode_every)
             tokens, words = tokens + new_tokens, words + new_words
         return tokens, words
+
+    def _push_silence(self, more: int) -> tuple[list[Token], list[Word]]:
+        """The right pad and `more` zeros, all decoded; for the clock they are no audio."""
+        at = self._audio + self._inserted
+        zeros = self.schedule.right_pad_samples(at)
+        self._writer.clock.insert(at, zeros)
+        self._inserted += zeros
+        tokens, words = self._push(silence(zeros + more))
+        last_tokens, last_words = self._decode(1)
+        return tokens + last_tokens, words + last_words
 
     def _encode(self, samples: Float[Tensor, "S"]) -> None:
         watch, model = self.observer, self.model

@@ -7,10 +7,14 @@ import codecs
 import re
 from dataclasses import dataclass, field
 
+LONGEST_WORD = 100  # characters; text in a script without spaces is cut there
+
 
 @dataclass(frozen=True, slots=True)
 class Token:
     """One decoder output. `start`..`end` are the 80 ms of audio that it speaks about.
+
+    Tokens about zeros that a flush or the end put in lie at the edge of the caller's audio.
 
     `text` is what became showable with it: empty for special tokens, and for a token whose bytes
     end inside a UTF-8 character (the token that completes the character carries it).
@@ -95,6 +99,8 @@ class WordStream:
             elif part:
                 self._start = self._start if self._text else start
                 self._text, self._end = self._text + part, end
+                if len(self._text) >= LONGEST_WORD:
+                    words += self.close()
         return words
 
     def close(self) -> list[Word]:

@@ -33,6 +33,12 @@ class TranscriptWriter:
             words += closed
         return tokens, words
 
+    def close_word(self) -> list[Word]:
+        """The word that is under way, if any, as a word that ends here."""
+        words = self._words.close()
+        self.transcript.words += words
+        return words
+
     def finish(self) -> tuple[str, list[Word]]:
         """The end of the stream: an incomplete character is replaced, the last word closed."""
         tail = self._text.finish()
