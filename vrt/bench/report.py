@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vrt.bench.rows import FROZEN
+from vrt.bench.rows import FROZEN, OURS, PACKED
 from vrt.receipt import Receipt
 
 HEAD = ("row", "arm", "CPU ms (min..max)", "wall ms", "GB", "x floor", "x peer", "goal")
@@ -73,13 +73,33 @@ def _legend(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [
         "CPU ms: median of all threads' time together. GB: weights, keys and values to read.",
         "x floor: CPU ms over the CPU time of reading as many bytes once.",
-        *([f"x peer: CPU ms of {', '.join(compared)}."] if compared else []),
+        *([f"x peer: CPU ms of {', '.join(compared)}; goal: at most."] if compared else []),
         *(
-            [f"{FROZEN}: after requires_grad_(False), where torch copies weights."]
+            [
+                f"{FROZEN}: after requires_grad_(False), where torch copies weights at every call"
+                f" ({_times_frozen(rows)})."
+            ]
             if frozen
             else []
         ),
     ]
+
+
+def _times_frozen(rows: Sequence[dict[str, Any]]) -> str:
+    """CPU ms of the engine's arms over that of the frozen peer, where both were timed together."""
+    spent = {
+        (row["row"], row["threads"], row["arm"]): row["cpu_median_ms"]
+        for row in rows
+        if row["threads"] == rows[0]["threads"]
+    }
+    frozen = {where[:2]: ms for where, ms in spent.items() if where[2] == FROZEN}
+    own = [OURS, PACKED]
+    return ", ".join(
+        f"{arm} / it: {_ratio(spent[*where, arm] / ms)}"
+        for where, ms in frozen.items()
+        for arm in own
+        if (*where, arm) in spent
+    )
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

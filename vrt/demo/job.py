@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -148,7 +149,7 @@ def _end(folder: Path, drawn: str, out: TextIOBase) -> None:
         f"{folder / 'receipt.json'}: settings, versions, device, digests, and all numbers above",
         drawn,
         "",
-        "next:",
+        "next:" if shutil.which("vrt") else "next, after `source .venv/bin/activate`:",
         "  vrt stream YOUR.wav --realtime          your own recording, at the pace of the speaker",
         "  vrt transcribe YOUR.wav --model FOLDER  a released checkpoint: words with a meaning",
         "  vrt --help                              everything else",

@@ -157,7 +157,10 @@ def _load(path: Path) -> tuple[dict[str, Tensor], Metadata]:
     except (SafetensorError, OSError) as error:
         raise GoldenError(f"{path}: truncated, or not safetensors ({error})") from error
     if "json" not in notes:
-        raise GoldenError(f"{path}: no metadata key `json`: not a golden file of kind voxtral")
+        raise GoldenError(
+            f"{path}: no metadata key `json`, so not a golden file of kind voxtral; a dump carries"
+            " the metadata of the file that it answers: copy it"
+        )
     try:
         found: Any = json.loads(notes["json"])
     except (ValueError, RecursionError) as error:
