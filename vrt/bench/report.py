@@ -76,8 +76,8 @@ def _legend(rows: Sequence[dict[str, Any]]) -> list[str]:
         *([f"x peer: CPU ms of {', '.join(compared)}; goal: at most."] if compared else []),
         *(
             [
-                f"{FROZEN}: after requires_grad_(False), where torch copies weights at every call"
-                f" ({_times_frozen(rows)})."
+                f"{FROZEN}: after requires_grad_(False), where torch copies weights at every call;",
+                f"  CPU ms over its: {_times_frozen(rows)}.",
             ]
             if frozen
             else []
@@ -95,7 +95,7 @@ def _times_frozen(rows: Sequence[dict[str, Any]]) -> str:
     frozen = {where[:2]: ms for where, ms in spent.items() if where[2] == FROZEN}
     own = [OURS, PACKED]
     return ", ".join(
-        f"{arm} / it: {_ratio(spent[*where, arm] / ms)}"
+        f"{arm} {_ratio(spent[*where, arm] / ms)}"
         for where, ms in frozen.items()
         for arm in own
         if (*where, arm) in spent
