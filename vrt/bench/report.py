@@ -73,7 +73,8 @@ def _legend(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [
         "CPU ms: median of all threads' time together. GB: weights, keys and values to read.",
         "x floor: CPU ms over the CPU time of reading as many bytes once.",
-        *([f"x peer: CPU ms of {', '.join(compared)}; goal: at most."] if compared else []),
+        *([f"x peer: CPU ms of {', '.join(compared)}."] if compared else []),
+        *(["goal: what x peer was wanted to be at most."] if compared else []),
         *(
             [
                 f"{FROZEN}: after requires_grad_(False), where torch copies weights at every call;",
