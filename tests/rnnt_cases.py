@@ -51,11 +51,11 @@ class Case:
         """Iterations after which a search that has not ended never will."""
         return 40 * self.time
 
-    def search(self, **changes):
+    def search(self, dtype=torch.float32, **changes):
         """vrt's n-best lists by the case's ranking, and its closest decision."""
         trace, config = Trace(), replace(self.config, **changes)
         scorer, frames, lengths, _ = self.arguments
-        hyps = search(scorer, frames, lengths, config, trace).hyps
+        hyps = search(scorer, frames.to(dtype), lengths, config, trace).hyps
         found = nbest(hyps, config.score_norm, config.ties)
         margin = margins(trace.iterations, found, config, by_norm=config.score_norm)
         return found, margin.decision
@@ -128,7 +128,7 @@ def _ending(random, vocab, time):
     return ToyScorer(vocab, "logprob", rows, default_row=[-torch.inf] * (vocab - 1) + [-0.2])
 
 
-def differences(got, want):
+def differences(got, want, limit=SCORE):
     """What two results differ in, or None. Tokens and timestamps are equal, scores near."""
     if len(got) != len(want):
         return f"{len(got)} utterances, {len(want)} wanted"
@@ -138,6 +138,6 @@ def differences(got, want):
             if left != right:
                 return f"utterance {row}: {name} {left}, {right} wanted"
         for n, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            if not abs(a.score - b.score) <= SCORE:
+            if not abs(a.score - b.score) <= limit:
                 return f"utterance {row}, hypothesis {n}: score {a.score}, {b.score} wanted"
     return None

@@ -5,7 +5,7 @@ an utterance and runs the predictor once; the inner loop runs over the blanks be
 joint alone.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int, Int64
@@ -24,7 +24,7 @@ class _Lines:
 
     tokens: list[list[int]]
     stamps: list[list[int]]
-    scores: list[float] = field(default_factory=list)
+    scores: Float[Tensor, "B"]
 
     def add(
         self,
@@ -33,10 +33,17 @@ class _Lines:
         times: Int64[Tensor, "B"],
         values: Float[Tensor, "B"],
     ) -> None:
+        self.scores = self.scores + values.where(found, 0.0)
         for row in found.nonzero().flatten().tolist():
             self.tokens[row].append(int(labels[row]))
             self.stamps[row].append(int(times[row]))
-            self.scores[row] += float(values[row])
+
+    def hypotheses(self) -> list[Hypothesis]:
+        lines = zip(self.tokens, self.stamps, self.scores.tolist(), strict=True)
+        return [
+            Hypothesis(tuple(tokens), score, score / (len(tokens) + 1), tuple(stamps))
+            for tokens, stamps, score in lines
+        ]
 
 
 @torch.no_grad()
@@ -63,7 +70,8 @@ def greedy(
     there = Frames.of(frames, lengths.long())
     ends = lengths.long().to(frames.device)
     rows = torch.arange(batch, device=frames.device)
-    lines = _Lines([[] for _ in rows], [[] for _ in rows], [0.0] * batch)
+    nothing = torch.zeros(batch, dtype=frames.dtype, device=frames.device)
+    lines = _Lines([[] for _ in rows], [[] for _ in rows], nothing)
     state, times = scorer.start(batch), torch.zeros_like(ends)
     at_frame = torch.zeros_like(ends)  # labels taken at the current frame
     for _ in range(frame_count * (max_symbols or iteration_guard) + 1):
@@ -71,7 +79,7 @@ def greedy(
         labels, values, found_at = next_labels(scorer, state, there, times, ends)
         found = labels != scorer.blank
         if not found.any():
-            return [_hypothesis(*line) for line in zip(*vars(lines).values(), strict=True)]
+            return lines.hypotheses()
         at_frame = torch.where(found_at == times, at_frame, 0) + found.long()
         times = found_at
         # 2. Take it.
@@ -118,7 +126,3 @@ def _refuse_undefined(
             f"scores at encoder frame {int(times[row])} of utterance {row} are NaN or +inf; look"
             " for NaN or overflow in the frames and weights"
         )
-
-
-def _hypothesis(tokens: list[int], stamps: list[int], score: float) -> Hypothesis:
-    return Hypothesis(tuple(tokens), score, score / (len(tokens) + 1), tuple(stamps))
