@@ -49,7 +49,7 @@ def read(path: str | PathLike[str]) -> MalsdGolden:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise GoldenError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GoldenError(f"{path}: truncated, or not JSON ({error})") from error
     if not isinstance(found, dict) or found.get("format", FORMAT) != FORMAT:
         raise GoldenError(f"{path}: not a malsd golden file of format {FORMAT}")

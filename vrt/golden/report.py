@@ -79,9 +79,14 @@ class Report:
         return tuple(result.stage for result in self.stages if result.absent)
 
     def line(self) -> str:
-        """`ok NAME`, or `FAIL NAME: first divergence: stage, index, got, expected`."""
+        """`ok NAME`, or `FAIL NAME: first divergence: stage, index, got, expected`.
+
+        An `ok` that stages are absent from says how many were compared.
+        """
         if self.ok:
-            return f"ok {self.name}"
+            compared = len(self.stages) - len(self.absent)
+            some = f" ({compared} of {len(self.stages)} stages compared)" if self.absent else ""
+            return f"ok {self.name}{some}"
         if self.first is None:
             return f"FAIL {self.name}: {self.stopped}"
         return f"FAIL {self.name}: first divergence: {self.first}"
