@@ -38,7 +38,7 @@ def test_other_delays_are_refused_with_the_nearest_allowed(delay_ms: object, nea
 
 def test_numbers_of_numpy_and_the_models_own_delay() -> None:
     assert delay_tokens(np.int64(480)) == delay_tokens(np.float32(480)) == 6
-    assert Schedule.after(VoxtralConfig(delay_tokens=9), None).delay == 9
+    assert Schedule.for_delay_ms(VoxtralConfig(delay_tokens=9), None).delay == 9
 
 
 @pytest.mark.parametrize("delay_ms", [None, "480", True])

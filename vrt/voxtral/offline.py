@@ -36,7 +36,7 @@ def transcribe(
     Equal to a `StreamingSession` fed the same samples in pieces of any size, bit for bit on a CPU.
     Memory grows with the clip, a stream's does not: stream what is longer than some minutes.
     """
-    schedule = Schedule.after(model.config, delay_ms)
+    schedule = Schedule.for_delay_ms(model.config, delay_ms)
     samples = torch.from_numpy(_samples(audio))
     embeds = encode(model, samples, schedule, observer)
     stop = model.config.eos if stop_at_eos else None

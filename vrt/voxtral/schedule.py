@@ -55,7 +55,7 @@ class Schedule:
         return cls(delay, config.left_pad_tokens, config.bos, config.streaming_pad)
 
     @classmethod
-    def after(cls, config: VoxtralConfig, delay_ms: Any) -> "Schedule":
+    def for_delay_ms(cls, config: VoxtralConfig, delay_ms: Any) -> "Schedule":
         """`delay_ms` as a user gives it; None is the model's own. Raises `DelayError`."""
         return cls.of(config, config.delay_tokens if delay_ms is None else delay_tokens(delay_ms))
 

@@ -88,7 +88,7 @@ class StreamingSession:
             raise SettingError(f"decode_every must be a whole number, got {decode_every!r}")
         if decode_every < 1:
             raise SettingError(f"decode_every must be at least 1, got {decode_every}")
-        return Schedule.after(model.config, delay_ms)
+        return Schedule.for_delay_ms(model.config, delay_ms)
 
     @property
     def transcript(self) -> Transcript:
