@@ -35,7 +35,7 @@ from vrt.voxtral.stem import StemState
 from vrt.voxtral.transcript import Token, Transcript, Update, Word
 from vrt.voxtral.writer import TranscriptWriter
 
-LAST_START = 10**12  # tokens, 2,500 years: angles of its frames are exact in float64
+LAST_START = 10**9  # tokens, 2.5 years: there an angle in float64 is right to 5e-7 rad
 MAX_FEED = MAX_CHUNK // FRAMES_PER_TOKEN * SAMPLES_PER_TOKEN  # samples through the encoder at once
 
 
@@ -51,9 +51,9 @@ class StreamingSession:
     """All that one stream remembers; the model is only read, so many sessions may share it.
 
     `delay_ms`: 80..2400 in steps of 80; None is the model's own, 480 for the released one.
-    `decode_every`: tokens are decoded in groups of so many
-    positions (same tokens, later and with less overhead). `stop_at_eos`: end at EOS as the
-    reference does; otherwise EOS is one more token. `observer` sees every stage's output.
+    `decode_every`: tokens are decoded in groups of so many positions (same tokens, later and with
+    less overhead). `stop_at_eos`: end at EOS as the reference does; otherwise EOS is one more
+    token. `observer` sees every stage's output.
     """
 
     def __init__(
