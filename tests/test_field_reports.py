@@ -181,6 +181,20 @@ def test_no_stage_widens_the_dtype(dtype: torch.dtype) -> None:
     assert set(seen.values()) == {dtype}
 
 
+@pytest.mark.parametrize("level", [0.0, 1e-3])
+def test_what_is_said_on_silence_is_counted(level: float) -> None:
+    """mlx-audio-swift 178, livekit 4754: text invented on silence. 30 s of zeros and of noise at
+    -60 dB: a model that hears nothing says nothing, one that makes things up is shown to.
+    """
+    quiet = (np.random.default_rng(0).normal(size=480_000) * level).astype(np.float32)
+    assert stream(scripted(heard_delay_ago), quiet).said_share(PAD) == 0.0
+    inventing = stream(scripted(lambda loudness: HEARD if len(loudness) % 4 else PAD), quiet)
+    assert inventing.said_share(PAD) == pytest.approx(0.75, abs=0.01)
+    assert inventing.said_share(PAD, HEARD) == 0.0
+    heard = stream(scripted(heard_delay_ago), click(1.0))
+    assert 0 < heard.said_share(PAD) < 0.2
+
+
 def phrase_repeated() -> Iterator[np.ndarray]:
     phrase = noise(1.7, seed=3, level=0.4)
     for _ in range(10):

@@ -62,6 +62,14 @@ class Transcript:
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
 
+    def said_share(self, *silent: int) -> float:
+        """Share of tokens that are none of `silent` (pad, word mark): on silence, what is made up.
+
+        0.0 where there is no token.
+        """
+        said = sum(token.id not in silent for token in self.tokens)
+        return said / len(self.tokens) if self.tokens else 0.0
+
     def __str__(self) -> str:
         return self.text
 
