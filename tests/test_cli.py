@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from commands import fails, run, without_vocabulary
+from commands import fails, random_tiny, run, without_vocabulary
 
 import vrt
 import vrt.cli.sources
@@ -478,3 +478,15 @@ def test_pack_gives_the_same_text_and_refuses_other_dtypes():
     refused = run("transcribe", clip, "--pack")
     assert refused.exit_code == 1
     assert "packing is for bf16 on a CPU" in refused.stderr
+
+
+def test_the_delay_is_the_models_own_unless_said(tmp_path, speech):
+    """A checkpoint whose tokens lie 960 ms behind."""
+    folder = random_tiny(tmp_path / "slow")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"default_num_delay_tokens": 12}))
+    for said, expected in ((), 960), (("--delay-ms", "160"), 160):
+        for command in ("transcribe", "stream"):
+            options = ["--format", "json", "--model", folder, *said]
+            found = run(command, speech, *options)
+            assert json.loads(found.stdout)["delay_ms"] == expected, found.output

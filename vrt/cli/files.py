@@ -31,7 +31,7 @@ BAR = "{desc}: {percentage:3.0f}% |{bar}| {n:.1f} of {total:.1f} s of audio [{el
 def transcribe_files(
     model: OpenModel,
     files: Sequence[Path],
-    delay_ms: int,
+    delay_ms: int | None,
     format: Format,
     output: Path | None,
 ) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from vrt.cli.failures import explain
-from vrt.cli.options import DelayMs
+from vrt.cli.options import check_delay
 from vrt.cli.output import as_line, finite, remark, shown
 
 CHECK_EXAMPLES = """\b
@@ -131,7 +131,9 @@ def voxtral(
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=2**63 - 1, help="Of the random weights.")
     ] = 0,
-    delay_ms: DelayMs = 480,
+    delay_ms: Annotated[
+        int, typer.Option("--delay-ms", callback=check_delay, help="Of the problem.")
+    ] = 480,
     encoder_window: Annotated[
         int, typer.Option("--encoder-window", min=1, max=WIDEST, help="Encoder frames of 20 ms.")
     ] = 24,

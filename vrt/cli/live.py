@@ -19,7 +19,7 @@ from vrt.voxtral.session import StreamingSession
 class Settings:
     """What the command line says about a stream."""
 
-    delay_ms: int
+    delay_ms: int | None  # None: the model's own
     decode_every: int
     stop_at_eos: bool
     realtime: bool
@@ -108,13 +108,13 @@ def run(
     model.check_format(chosen)
     for change in source.changes:
         remark(f"{source.name}: {change}")
-    screen = screen_for(chosen, lines, model, source, settings.delay_ms)
     session = StreamingSession(
         model.weights,
         settings.delay_ms,
         decode_every=settings.decode_every,
         stop_at_eos=settings.stop_at_eos,
     )
+    screen = screen_for(chosen, lines, model, source, session.delay_ms)
     session.begin()
     pace = Pace() if settings.realtime else None
     live = Live(session, screen, pace, settings.stop_at_eos)

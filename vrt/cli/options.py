@@ -32,8 +32,10 @@ class Dtype(StrEnum):
     FLOAT16 = "float16"
 
 
-def check_delay(value: int) -> int:
+def check_delay(value: int | None) -> int | None:
     """A typer callback: the delay in milliseconds, refused with the nearest allowed values."""
+    if value is None:
+        return None
     from vrt.voxtral.schedule import DelayError, delay_tokens
 
     try:
@@ -89,11 +91,12 @@ Model = Annotated[
     ),
 ]
 DelayMs = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--delay-ms",
         callback=check_delay,
-        help="How far a word may lie behind its sound: 80 to 2400 in steps of 80.",
+        help="How far a word may lie behind its sound: 80 to 2400 in steps of 80; if not said, as"
+        " the model has it.",
     ),
 ]
 FormatChoice = Annotated[

@@ -44,7 +44,7 @@ def stream(
         typer.Argument(metavar="FILE|-", help="An audio file; - is raw 16-bit mono PCM on stdin."),
     ],
     model: Model = DEFAULT_MODEL,
-    delay_ms: DelayMs = 480,
+    delay_ms: DelayMs = None,
     feed_ms: Annotated[
         float, typer.Option("--feed-ms", callback=check_feed, help="Audio given at a time.")
     ] = 80.0,

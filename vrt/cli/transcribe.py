@@ -31,7 +31,7 @@ Files that cannot be read are named on stderr, the others are transcribed; the e
 def transcribe(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="wav, flac, ogg or mp3.")],
     model: Model = DEFAULT_MODEL,
-    delay_ms: DelayMs = 480,
+    delay_ms: DelayMs = None,
     format: FormatChoice = None,
     json: Annotated[
         bool, typer.Option("--json", help="One line of JSON a file: as --format json.")
