@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -175,7 +176,8 @@ def test_the_stage_table_and_the_comparison_are_printed(whole):
 
 def test_it_ends_with_three_ways_on(whole):
     *_, head, first, second, third = whole.text.splitlines()
-    assert head == "next:"
+    on_path = shutil.which("vrt") is not None
+    assert head == ("next:" if on_path else "next, after `source .venv/bin/activate`:")
     assert all(line.startswith("  vrt ") for line in (first, second, third))
 
 
