@@ -91,6 +91,20 @@ def test_reset_zeroes_every_slot_and_keeps_the_allocation() -> None:
     assert (slots.cursor, slots.seen) == (3, 0)
 
 
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 20, 50])
+def test_a_reset_ring_is_a_fresh_one(count: int) -> None:
+    """Before, at and after a compaction (the ninth frame makes the first)."""
+    slots, fresh = ring(window=5, max_chunk=4, capacity=12), ring(5, 4, 12)
+    for first in range(1, count + 1):
+        slots.append(torch.full((2, 1, 4), float("nan")), numbered(first, 1))
+    assert slots.compactions == (0 if count < 9 else (count - 1) // 8)
+    slots.reset()
+    for first in range(1, 30, 3):
+        for one in (slots, fresh):
+            one.append(numbered(first, 3), numbered(first, 3))
+        assert torch.equal(slots.last(4 + 3)[0], fresh.last(4 + 3)[0])
+
+
 @pytest.mark.parametrize("sizes", [[1] * 9, [2, 1, 6], [9]])
 def test_conv_cache_rolls_short_pieces(sizes: list[int]) -> None:
     """A piece shorter than the pad keeps the end of what was there."""
