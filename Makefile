@@ -17,7 +17,7 @@ ARGS ?=
 
 # The extras each target installs.
 EXTRAS_demo := plot
-EXTRAS_test := plot,hf,test
+EXTRAS_test := plot,hf,nemo,test
 EXTRAS_lab := notebook
 
 .PHONY: demo test test-slow lab lint clean
