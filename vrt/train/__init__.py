@@ -1,0 +1,1 @@
+"""Training of the small models that are shipped: data, augmentation, losses, loops."""
