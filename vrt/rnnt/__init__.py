@@ -2,14 +2,18 @@
 
 from vrt.rnnt.config import BeamConfig, BeamError, Fusion
 from vrt.rnnt.greedy import greedy
+from vrt.rnnt.joint import Joint
 from vrt.rnnt.malsd import malsd
+from vrt.rnnt.model import PARAKEET, ModelScorer, Transducer, TransducerConfig
 from vrt.rnnt.nbest import Hypothesis, NBest
 from vrt.rnnt.paths import Step
+from vrt.rnnt.predictor import LSTMState, Predictor
 from vrt.rnnt.scorer import Scorer
 from vrt.rnnt.session import BeamSession, BeamSessionError, BeamUpdate
 from vrt.rnnt.trace import Iteration, Trace
 
 __all__ = [
+    "PARAKEET",
     "BeamConfig",
     "BeamError",
     "BeamSession",
@@ -18,10 +22,16 @@ __all__ = [
     "Fusion",
     "Hypothesis",
     "Iteration",
+    "Joint",
+    "LSTMState",
+    "ModelScorer",
     "NBest",
+    "Predictor",
     "Scorer",
     "Step",
     "Trace",
+    "Transducer",
+    "TransducerConfig",
     "greedy",
     "malsd",
 ]
