@@ -4,6 +4,7 @@ R rows (B utterances x K beam slots), V classes with blank last, T encoder frame
 H predictor width, J joint width, L LSTM layers.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from vrt.rnnt.config import BeamError
 from vrt.rnnt.joint import Activation, Joint
 from vrt.rnnt.predictor import LSTMState, Predictor
+from vrt.rnnt.vocabulary import Vocabulary, VocabularyError
 
 # A random product over n numbers is drawn with standard deviation gain / sqrt(n): gates then open
 # and close, and classes differ enough for a search to have something to choose.
@@ -71,11 +73,15 @@ PARAKEET = TransducerConfig(
 
 
 class Transducer(nn.Module):
-    """Predictor and joint, under NeMo's names `decoder.` and `joint.`."""
+    """Predictor and joint, under NeMo's names `decoder.` and `joint.`.
+
+    `vocabulary` is None where labels are ids only.
+    """
 
     def __init__(self, config: TransducerConfig):
         super().__init__()
         self.config = config
+        self.vocabulary: Vocabulary | None = None
         self.decoder = Predictor(
             config.vocab, config.predictor_width, config.predictor_layers, config.predictor_dropout
         )
@@ -87,6 +93,18 @@ class Transducer(nn.Module):
             config.joint_dropout,
             config.activation,
         )
+
+    def text(self, tokens: Iterable[int]) -> str:
+        """What labels spell.
+
+        Raises:
+            VocabularyError: a model without a vocabulary, or an id without a piece.
+        """
+        if self.vocabulary is None:
+            raise VocabularyError(
+                "this model has no vocabulary; set its vocabulary to Vocabulary(pieces)"
+            )
+        return self.vocabulary.text(tokens)
 
     @classmethod
     @torch.no_grad()
