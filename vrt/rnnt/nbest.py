@@ -23,7 +23,8 @@ class Hypothesis:
     `timestamps` are the encoder frames at which the tokens were emitted. Where
     `preserve_alignments` asked for it, `alignment` is the best single path through the frames
     (`score` also holds the paths merged into it), and `confidence` the probability of each token
-    on that path, from unfused scores: 0 to 1.
+    on that path, from unfused scores: 0 to 1. `durations` are the encoder frames by which the
+    tokens of a TDT moved on.
     """
 
     tokens: tuple[int, ...]
@@ -32,6 +33,7 @@ class Hypothesis:
     timestamps: tuple[int, ...]
     alignment: tuple[Step, ...] | None = field(default=None, repr=False)
     confidence: tuple[float, ...] | None = field(default=None, repr=False)
+    durations: tuple[int, ...] | None = field(default=None, repr=False)
 
     def seconds(self, frame_seconds: float) -> tuple[float, ...]:
         """Start of each token, for encoder frames of `frame_seconds` (0.08 in FastConformer)."""
@@ -78,7 +80,7 @@ def nbest(
     prefix, aligned = prefix or Prefix(), hyps.history.log_probs is not None
     return [
         NBest(
-            _hypothesis(
+            hypothesis(
                 prefix,
                 taken[row][slot],
                 hyps.blank,
@@ -105,9 +107,10 @@ def ranked(
     return descending(normalised(hyps) if score_norm else hyps.scores, ties)
 
 
-def _hypothesis(
+def hypothesis(
     prefix: Prefix, path: list[Step], blank: int, aligned: bool, score: float, norm: float
 ) -> Hypothesis:
+    """What `path` adds to `prefix`; `aligned`: with its alignment, else only labels matter."""
     labels = [step for step in path if step.label != blank]
     tokens = (*prefix.tokens, *(step.label for step in labels))
     stamps = (*prefix.timestamps, *(step.frame for step in labels))

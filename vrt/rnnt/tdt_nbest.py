@@ -1,0 +1,36 @@
+"""A finished TDT beam read off: hypotheses with token durations.
+
+B utterances, K beam slots, S iterations.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from vrt.rnnt.config import BeamConfig
+from vrt.rnnt.hypotheses import BeamHypotheses
+from vrt.rnnt.nbest import NBest, nbest, ranked
+from vrt.rnnt.paths import Step, steps
+
+
+def nbest_with_durations(hyps: BeamHypotheses, config: BeamConfig) -> list[NBest]:
+    """All living hypotheses, ranked as `nbest` ranks them."""
+    lists = nbest(hyps, config.score_norm, config.ties)
+    if not len(hyps.history):
+        return [NBest(replace(h, durations=()) for h in found) for found in lists]
+    order = ranked(hyps, config.score_norm, config.ties).tolist()
+    paths, alive, ends = steps(hyps.history, hyps.blank), hyps.alive.tolist(), hyps.times.tolist()
+    lengths = [
+        [token_durations(paths[b][k], ends[b][k], hyps.blank) for k in slots if alive[b][k]]
+        for b, slots in enumerate(order)
+    ]
+    return [
+        NBest(replace(h, durations=d) for h, d in zip(found, part, strict=True))
+        for found, part in zip(lists, lengths, strict=True)
+    ]
+
+
+def token_durations(path: list[Step], end: int, blank: int) -> tuple[int, ...]:
+    """Encoder frames from each token to the next step; `end` is the frame after the last."""
+    frames = [*(step.frame for step in path), end]
+    moved = [after - before for before, after in pairwise(frames)]
+    return tuple(d for step, d in zip(path, moved, strict=True) if step.label != blank)
