@@ -5,26 +5,22 @@ E encoder width, T encoder frames. Both projections stand outside the joint: the
 once an utterance, the predictor's once a label.
 """
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int32
 from torch import Tensor, nn
 
-from vrt.coreml.errors import ExportError
-from vrt.coreml.graphs import Graph, Port
+from vrt.coreml.contract import LSTM, Port, Tail
+from vrt.coreml.errors import CoreMLError
+from vrt.coreml.graphs import Draw, Graph
 from vrt.rnnt.joint import Joint
-from vrt.rnnt.model import Transducer
+from vrt.rnnt.model import Transducer, TransducerConfig
 from vrt.rnnt.predictor import Predictor
 
-RNNT_GRAPHS = ("predictor", "joint", "fused", "encoder-projection")
-Lstm = Literal["op", "unrolled"]
-Tail = Literal["topk", "logits"]
+RNNT_KINDS = ("predictor", "joint", "fused", "encoder-projection")
+UTTERANCE = 188  # encoder frames of 80 ms: 15 s
 
-# The tail's operations: none of these types occurs before the logits.
-TAIL = frozenset(
-    {"reduce_max", "sub", "exp", "reduce_sum", "log", "topk", "slice_by_index", "squeeze"}
-)
+# The scores' tail begins with the maximum of the logits: from there on all stays FP32.
+TAIL = frozenset({"reduce_max"})
 
 
 class UnrolledLSTM(nn.Module):
@@ -53,7 +49,7 @@ class UnrolledLSTM(nn.Module):
 class PredictorGraph(nn.Module):
     """One label a row -> the predictor's output as the joint reads it, and its states."""
 
-    def __init__(self, predictor: Predictor, joint: Joint, lstm: Lstm):
+    def __init__(self, predictor: Predictor, joint: Joint, lstm: LSTM):
         super().__init__()
         self.embed, self.pred = predictor.prediction["embed"], joint.pred
         self.lstm = predictor.lstm if lstm == "op" else UnrolledLSTM(predictor.lstm)
@@ -139,102 +135,89 @@ class EncoderProjection(nn.Module):
 
 
 def rnnt_graph(
-    name: str,
+    kind: str,
     transducer: Transducer,
     beam: int,
     *,
-    lstm: Lstm = "op",
+    lstm: LSTM = "op",
     tail: Tail = "topk",
-    frames: int = 188,
+    frames: int = UTTERANCE,
 ) -> Graph:
-    """One of `RNNT_GRAPHS` for K = `beam` hypotheses; `frames` is T of the encoder projection.
+    """One of `RNNT_KINDS` for K = `beam` hypotheses; `frames` is T of the encoder projection.
 
     Raises:
-        ExportError: unknown graph, beam outside 1..V, T below 1, or a TDT model where its
+        CoreMLError: unknown graph, beam outside 1..V, T below 1, or a TDT model where its
             durations would be read as classes.
     """
     config = transducer.config
-    if name not in RNNT_GRAPHS:
-        raise ExportError(f"no graph {name!r} of an RNN-T; there are {', '.join(RNNT_GRAPHS)}")
+    if kind not in RNNT_KINDS:
+        raise CoreMLError(f"no graph {kind!r} of an RNN-T; there are {', '.join(RNNT_KINDS)}")
     if not 1 <= beam <= config.vocab:
-        raise ExportError(
+        raise CoreMLError(
             f"beam {beam} is outside 1..{config.vocab}, the classes of this model with blank"
         )
-    if config.durations and name in ("joint", "fused"):
-        raise ExportError(
-            f"graph {name!r} of a TDT model with durations {config.durations}: its outputs are"
+    if frames < 1:
+        raise CoreMLError(f"the encoder projection takes 1 frame or more, got {frames}")
+    if config.durations and kind in ("joint", "fused"):
+        raise CoreMLError(
+            f"graph {kind!r} of a TDT model with durations {config.durations}: its outputs are"
             " classes and durations, normalized apart, and no search here skips frames; export"
             " 'predictor' or 'encoder-projection', or an RNN-T"
         )
-    if name == "encoder-projection":
-        return _projection(transducer, frames)
-    build = {"predictor": _predictor, "joint": _joint, "fused": _fused}[name]
-    return build(transducer.eval(), beam, lstm, tail)
-
-
-def _predictor(transducer: Transducer, beam: int, lstm: Lstm, tail: Tail) -> Graph:
-    module = PredictorGraph(transducer.decoder, transducer.joint, lstm)
-    labels, h, c, _, _, _ = _fed(transducer, beam)
-    return Graph("predictor", module, (labels, h, c), _carried(transducer, beam), beam)
-
-
-def _joint(transducer: Transducer, beam: int, lstm: Lstm, tail: Tail) -> Graph:
-    module = JointGraph(transducer.joint, transducer.config.blank, beam, tail)
-    _, _, _, predicted, _, frames = _fed(transducer, beam)
-    answers = _scored(transducer, beam, tail)
-    return Graph("joint", module, (frames, predicted), answers, beam, TAIL)
-
-
-def _fused(transducer: Transducer, beam: int, lstm: Lstm, tail: Tail) -> Graph:
-    module = FusedGraph(
-        PredictorGraph(transducer.decoder, transducer.joint, lstm),
-        JointGraph(transducer.joint, transducer.config.blank, beam, tail),
-    )
-    answers = _scored(transducer, beam, tail) + _carried(transducer, beam)
-    return Graph("fused", module, _fed(transducer, beam), answers, beam, TAIL)
-
-
-def _projection(transducer: Transducer, frames: int) -> Graph:
-    config = transducer.config
-    if frames < 1:
-        raise ExportError(f"the encoder projection needs 1 frame or more, got {frames}")
-    encoded = Port("encoded", (1, config.encoder_width, 1, frames), "1 E 1 T")
-    projected = Port("frames", (1, config.joint_width, 1, frames), "1 J 1 T")
-    module = EncoderProjection(transducer.joint)
+    module = _module(kind, transducer.eval(), beam, lstm, tail)
+    ports = _ports(config, beam, frames)
+    sizes = {"K": beam, "L": config.predictor_layers, "H": config.predictor_width}
+    sizes |= {"V": config.vocab, "J": config.joint_width, "E": config.encoder_width}
+    carried = ["h_out", "c_out"]
+    scored = ["logits"] if tail == "logits" else ["scores", "ids", "blank_score"]
+    sides = {
+        "predictor": (["labels", "h_in", "c_in"], ["predicted", *carried]),
+        "joint": (["frames", "predicted"], scored),
+        "fused": (
+            ["labels", "h_in", "c_in", "predicted_in", "preserve", "frames"],
+            [*scored, "predicted_out", *carried],
+        ),
+        "encoder-projection": (["encoded"], ["projected"]),
+    }
+    inputs, outputs = (tuple(ports[name] for name in side) for side in sides[kind])
+    draws = {"labels": Draw(high=config.vocab), "h_in": Draw(0.5), "c_in": Draw(0.5)}
     return Graph(
-        "encoder-projection", module, (encoded,), (projected,), None, encoder_side=True
+        kind,
+        module,
+        inputs,
+        outputs,
+        sizes,
+        draws,
+        wide_from=TAIL,
+        encoder_side=kind == "encoder-projection",
     )
 
 
-def _fed(transducer: Transducer, beam: int) -> tuple[Port, ...]:
-    config = transducer.config
+def _module(kind: str, transducer: Transducer, beam: int, lstm: LSTM, tail: Tail) -> nn.Module:
+    joint = transducer.joint
+    if kind == "encoder-projection":
+        return EncoderProjection(joint)
+    predictor = PredictorGraph(transducer.decoder, joint, lstm)
+    scores = JointGraph(joint, transducer.config.blank, beam, tail)
+    return {"predictor": predictor, "joint": scores}.get(kind) or FusedGraph(predictor, scores)
+
+
+def _ports(config: TransducerConfig, beam: int, frames: int) -> dict[str, Port]:
+    """Every port of every kind, by name."""
     state = (config.predictor_layers, beam, config.predictor_width)
     row = (beam, config.joint_width)
-    return (
-        Port("labels", (beam,), "K", "int32", high=config.vocab),
-        Port("h_in", state, "L K H", spread=0.5),
-        Port("c_in", state, "L K H", spread=0.5),
-        Port("predicted_in", row, "K J"),
-        Port("preserve", (beam,), "K", "int32", high=2),
-        Port("frames", row, "K J"),
-    )
-
-
-def _carried(transducer: Transducer, beam: int) -> tuple[Port, ...]:
-    config = transducer.config
-    state = (config.predictor_layers, beam, config.predictor_width)
-    return (
-        Port("predicted", (beam, config.joint_width), "K J"),
-        Port("h_out", state, "L K H"),
-        Port("c_out", state, "L K H"),
-    )
-
-
-def _scored(transducer: Transducer, beam: int, tail: Tail) -> tuple[Port, ...]:
-    if tail == "logits":
-        return (Port("logits", (beam, transducer.config.vocab), "K V"),)
-    return (
-        Port("scores", (beam, beam), "K k"),
-        Port("ids", (beam, beam), "K k", "int32"),
-        Port("blank_score", (beam,), "K"),
-    )
+    ports = [Port(name, "float32", state, "L K H") for name in ("h_in", "c_in", "h_out", "c_out")]
+    ports += [
+        Port(name, "float32", row, "K J")
+        for name in ("frames", "predicted", "predicted_in", "predicted_out")
+    ]
+    ports += [Port(name, "int32", (beam,), "K") for name in ("labels", "preserve")]
+    ports += [
+        Port("scores", "float32", (beam, beam), "K N"),
+        Port("ids", "int32", (beam, beam), "K N"),
+        Port("blank_score", "float32", (beam,), "K"),
+        Port("logits", "float32", (beam, config.vocab), "K V"),
+        Port("encoded", "float32", (1, config.encoder_width, 1, frames), "1 E 1 T"),
+        Port("projected", "float32", (1, config.joint_width, 1, frames), "1 J 1 T"),
+    ]
+    return {port.name: port for port in ports}
