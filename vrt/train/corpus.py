@@ -32,6 +32,7 @@ TRAIN_SENTENCES = (
     *(f"lj/LJ001-{number:04d}.flac" for number in (1, 2, 3, 4, 5, 6, 8, 9)),
     "librispeech/2412-153948-0000.flac",
 )
+MISC_SENTENCES = ("misc/jfk.flac", "misc/goforward.flac")  # two more voices to train on
 VALIDATION_SENTENCES = ("lj/LJ001-0010.flac", "lj/LJ001-0011.flac")
 TEST_SENTENCES = (
     *(f"lj/LJ001-{number:04d}.flac" for number in (12, 13, 14, 15, 16)),
@@ -92,6 +93,9 @@ class Corpus:
     def train_sentences(self) -> list[Sentence]:
         return [self.sentences[name] for name in TRAIN_SENTENCES]
 
+    def misc_sentences(self) -> list[Sentence]:
+        return [self.sentences[name] for name in MISC_SENTENCES]
+
     def validation_sentences(self) -> list[Sentence]:
         return [self.sentences[name] for name in VALIDATION_SENTENCES]
 
@@ -128,7 +132,7 @@ def load_corpus(folder: str | os.PathLike[str] | None = None) -> Corpus:
         AudioError: a file is damaged.
     """
     place = find_speech(folder)
-    names = (*TRAIN_SENTENCES, *VALIDATION_SENTENCES, *TEST_SENTENCES)
+    names = (*TRAIN_SENTENCES, *MISC_SENTENCES, *VALIDATION_SENTENCES, *TEST_SENTENCES)
     sentences = {name: Sentence(name, _read(place / name)) for name in names}
     return Corpus(tuple(_digits(place / "fsdd")), sentences)
 

@@ -207,14 +207,20 @@ class Decoder(nn.Module):
         self, tokens: Int[Tensor, "n"], audio: Float[Tensor, "n D"], state: DecoderState
     ) -> Float[Tensor, "V"]:
         """Logits after the last of the next n positions (the prompt at once, then one by one)."""
+        x = self.hidden(tokens, audio, state)
+        last = pad_rows(self.norm(x[-1:]), row_unit(1, x.dtype))
+        return self.head(last, self.embed.weight)[0]
+
+    def hidden(
+        self, tokens: Int[Tensor, "n"], audio: Float[Tensor, "n D"], state: DecoderState
+    ) -> Float[Tensor, "n D"]:
+        """What the layers make of the next n positions, before the last norm and the head."""
         n = len(tokens)
         if len(audio) != n:
             raise ValueError(f"Decoder takes one audio embedding a token, got {len(audio)} for {n}")
         table = self.rotary.table(state.position, n, like=audio)
-        unit = row_unit(n, audio.dtype)
-        x = pad_rows(self.embed(tokens) + audio, unit)
+        x = pad_rows(self.embed(tokens) + audio, row_unit(n, audio.dtype))
         for layer, gain, ring in zip(self.layers, state.gains, state.rings, strict=True):
             x = layer(x, n, table, gain, ring)
         state.position += n
-        last = pad_rows(self.norm(x[n - 1 : n]), row_unit(1, x.dtype))
-        return self.head(last, self.embed.weight)[0]
+        return x[:n]

@@ -56,18 +56,23 @@ class EncoderState:
 
 
 def group_mask(
-    window: int, first: int, groups: int, dtype: torch.dtype, device: torch.device
-) -> Float[Tensor, "G 1 4 keys"]:
-    """Additive mask of groups that start at frame `first` since the stream began.
+    window: int,
+    first: int,
+    groups: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    size: int = FRAMES_PER_TOKEN,
+) -> Float[Tensor, "G 1 size keys"]:
+    """Additive mask of groups of `size` queries that start at frame `first` since the stream began.
 
     Key slot j of a group holds frame first - W + 1 + j. Query r sees slots r .. r + W - 1, and
     no frame before the stream. Once W - 1 frames are behind, one mask serves all groups.
     """
-    slot = torch.arange(window + FRAMES_PER_TOKEN - 1, device=device)
-    query = torch.arange(FRAMES_PER_TOKEN, device=device)[:, None]
-    seen = (slot >= query) & (slot < query + window)  # [4, W + 3]
+    slot = torch.arange(window + size - 1, device=device)
+    query = torch.arange(size, device=device)[:, None]
+    seen = (slot >= query) & (slot < query + window)  # [size, W + size - 1]
     if first < window - 1:
-        starts = first + FRAMES_PER_TOKEN * torch.arange(groups, device=device)
+        starts = first + size * torch.arange(groups, device=device)
         seen = seen & (starts[:, None, None] - window + 1 + slot >= 0)
     mask = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, float("-inf"))
     return mask.view(-1, 1, *mask.shape[-2:])
@@ -87,16 +92,19 @@ class EncoderAttention(nn.Module):
         self,
         x: Float[Tensor, "T D"],
         table: tuple[Float[Tensor, "T half"], Float[Tensor, "T half"]],
-        mask: Float[Tensor, "G 1 4 keys"],
+        mask: Float[Tensor, "G 1 size keys"],
         ring: KVRing | None,
     ) -> Float[Tensor, "T D"]:
+        """Group by group, as many queries in each as `mask` has rows."""
+        size = mask.shape[-2]
         split = (len(x), self.heads, self.head_dim)
         q = rotate(self.q(x).view(split), *table)
         k = rotate(self.k(x).view(split), *table).transpose(0, 1)
         v = self.v(x).view(split).transpose(0, 1)
         keys, values = self._with_past(k, v, ring)
-        q = q.view(-1, FRAMES_PER_TOKEN, *split[1:]).transpose(1, 2)  # [G, H, 4, K]
-        mixed = F.scaled_dot_product_attention(q, self._groups(keys), self._groups(values), mask)
+        q = q.view(-1, size, *split[1:]).transpose(1, 2)  # [G, H, size, K]
+        keys, values = self._groups(keys, size), self._groups(values, size)
+        mixed = F.scaled_dot_product_attention(q, keys, values, mask)
         return self.o(mixed.transpose(1, 2).reshape(len(x), -1))
 
     def _with_past(
@@ -109,9 +117,9 @@ class EncoderAttention(nn.Module):
         ring.append(k, v)
         return ring.last(past + k.shape[1])
 
-    def _groups(self, slots: Float[Tensor, "H slots K"]) -> Float[Tensor, "G H keys K"]:
-        """Overlapping views of W + 3 slots, one a group, 4 slots apart; nothing is copied."""
-        spans = slots.unfold(1, self.window + FRAMES_PER_TOKEN - 1, FRAMES_PER_TOKEN)
+    def _groups(self, slots: Float[Tensor, "H slots K"], size: int) -> Float[Tensor, "G H keys K"]:
+        """Overlapping views of W + size - 1 slots, one a group; nothing is copied."""
+        spans = slots.unfold(1, self.window + size - 1, size)
         return spans.permute(1, 0, 3, 2)
 
 
@@ -127,7 +135,7 @@ class EncoderLayer(nn.Module):
         self,
         x: Float[Tensor, "T D"],
         table: tuple[Float[Tensor, "T half"], Float[Tensor, "T half"]],
-        mask: Float[Tensor, "G 1 4 keys"],
+        mask: Float[Tensor, "G 1 size keys"],
         ring: KVRing | None,
     ) -> Float[Tensor, "T D"]:
         x = x + self.attention(self.attention_norm(x), table, mask, ring)

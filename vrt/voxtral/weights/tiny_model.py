@@ -77,16 +77,21 @@ def packaged_vocabulary() -> Path:
 def small_vocabulary(source: Path, special: int, pieces: int) -> dict[str, Any]:
     """A tekken.json of the first `pieces` pieces of `source`, with a streaming audio section."""
     whole = json.loads(source.read_text(encoding="utf-8"))
+    return tekken(whole["config"]["pattern"], whole["vocab"][:pieces], special)
+
+
+def tekken(pattern: str, vocab: list[dict[str, Any]], special: int) -> dict[str, Any]:
+    """A tekken.json of `special` control ids and the pieces `vocab`, for streams of this clock."""
     names = [CONTROL.get(id, f"<SPECIAL_{id}>") for id in range(special)]
     return {
         "config": {
-            "pattern": whole["config"]["pattern"],
-            "num_vocab_tokens": pieces,
-            "default_vocab_size": special + pieces,
+            "pattern": pattern,
+            "num_vocab_tokens": len(vocab),
+            "default_vocab_size": special + len(vocab),
             "default_num_special_tokens": special,
             "version": "v13",
         },
-        "vocab": whole["vocab"][:pieces],
+        "vocab": vocab,
         "special_tokens": [
             {"rank": id, "token_str": name, "is_control": True} for id, name in enumerate(names)
         ],
