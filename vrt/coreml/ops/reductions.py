@@ -1,0 +1,179 @@
+"""Operations over whole axes: sums, extrema, softmax, norms, top-K, running sums."""
+
+import numpy as np
+from numpy import ndarray
+
+from vrt.coreml.errors import CoreMLError
+
+INDEX_TYPES = {"int32": np.int32, "uint16": np.uint16}
+
+
+def _axes(axes: ndarray | None) -> tuple[int, ...] | None:
+    """None is all of them."""
+    return None if axes is None else tuple(axes.reshape(-1).tolist())
+
+
+def reduce_max(
+    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
+) -> ndarray:
+    return x.max(axis=_axes(axes), keepdims=bool(keep_dims))
+
+
+def reduce_min(
+    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
+) -> ndarray:
+    return x.min(axis=_axes(axes), keepdims=bool(keep_dims))
+
+
+def reduce_sum(
+    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
+) -> ndarray:
+    return x.sum(axis=_axes(axes), keepdims=bool(keep_dims), dtype=x.dtype)
+
+
+def reduce_mean(
+    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
+) -> ndarray:
+    return x.mean(axis=_axes(axes), keepdims=bool(keep_dims), dtype=x.dtype)
+
+
+def reduce_prod(
+    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
+) -> ndarray:
+    return x.prod(axis=_axes(axes), keepdims=bool(keep_dims), dtype=x.dtype)
+
+
+def reduce_sum_square(
+    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
+) -> ndarray:
+    return reduce_sum(x * x, axes, keep_dims)
+
+
+def reduce_l2_norm(
+    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
+) -> ndarray:
+    return np.sqrt(reduce_sum(x * x, axes, keep_dims))
+
+
+def reduce_log_sum_exp(
+    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
+) -> ndarray:
+    """With the maximum taken off first; a slice of -inf alone gives -inf."""
+    top = reduce_max(x, axes, True)
+    finite = np.where(np.isfinite(top), top, x.dtype.type(0))
+    total = np.log(reduce_sum(np.exp(x - finite), axes, True)) + finite
+    return total if keep_dims else total.reshape(reduce_max(x, axes, False).shape)
+
+
+def reduce_argmax(
+    x: ndarray,
+    axis: ndarray | int = -1,
+    keep_dims: ndarray | bool = False,
+    output_dtype: str = "int32",
+) -> ndarray:
+    """The lowest index among equals."""
+    return _index(np.argmax(x, axis=int(axis), keepdims=bool(keep_dims)), output_dtype)
+
+
+def reduce_argmin(
+    x: ndarray,
+    axis: ndarray | int = -1,
+    keep_dims: ndarray | bool = False,
+    output_dtype: str = "int32",
+) -> ndarray:
+    """The lowest index among equals."""
+    return _index(np.argmin(x, axis=int(axis), keepdims=bool(keep_dims)), output_dtype)
+
+
+def softmax(x: ndarray, axis: ndarray | int = -1) -> ndarray:
+    shifted = np.exp(x - x.max(axis=int(axis), keepdims=True))
+    return shifted / shifted.sum(axis=int(axis), keepdims=True)
+
+
+def topk(
+    x: ndarray,
+    k: ndarray | int = 1,
+    axis: ndarray | int = -1,
+    ascending: ndarray | bool = False,
+    sort: ndarray | bool = True,
+    return_indices: ndarray | bool = True,
+    output_indices_dtype: str = "int32",
+) -> tuple[ndarray, ...]:
+    """Sorted; the lowest index first among equals, which Core ML leaves open.
+
+    k -1 is all. Without `sort` any order is right, so this one is.
+    """
+    along = int(axis)
+    ordered = x if ascending else -x if x.dtype.kind == "f" else -x.astype(np.int64)
+    order = np.argsort(ordered, axis=along, kind="stable")
+    count = x.shape[along] if int(k) == -1 else int(k)
+    best = np.take(order, range(count), axis=along)
+    values = np.take_along_axis(x, best, axis=along)
+    return (values, _index(best, output_indices_dtype)) if return_indices else (values,)
+
+
+def cumsum(
+    x: ndarray,
+    axis: ndarray | int = 0,
+    exclusive: ndarray | bool = False,
+    reverse: ndarray | bool = False,
+) -> ndarray:
+    x = np.flip(x, int(axis)) if reverse else x
+    y = np.cumsum(x, axis=int(axis), dtype=x.dtype)
+    y = y - x if exclusive else y
+    return np.flip(y, int(axis)) if reverse else y
+
+
+def layer_norm(
+    x: ndarray,
+    axes: ndarray,
+    gamma: ndarray | None = None,
+    beta: ndarray | None = None,
+    epsilon: ndarray | float = 1e-5,
+) -> ndarray:
+    over = tuple(axis % x.ndim for axis in axes.reshape(-1).tolist())
+    centred = x - x.mean(axis=over, keepdims=True)
+    y = centred / np.sqrt((centred * centred).mean(axis=over, keepdims=True) + epsilon)
+    shape = [length if i in over else 1 for i, length in enumerate(x.shape)]
+    y = y if gamma is None else y * gamma.reshape(shape)
+    return y if beta is None else y + beta.reshape(shape)
+
+
+def batch_norm(
+    x: ndarray,
+    mean: ndarray,
+    variance: ndarray,
+    gamma: ndarray | None = None,
+    beta: ndarray | None = None,
+    epsilon: ndarray | float = 1e-5,
+) -> ndarray:
+    """x [N, C, *spatial], with the statistics of training."""
+    shape = (-1, *[1] * (x.ndim - 2))
+    y = (x - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + epsilon)
+    y = y if gamma is None else y * gamma.reshape(shape)
+    return y if beta is None else y + beta.reshape(shape)
+
+
+def _index(index: ndarray, dtype: str) -> ndarray:
+    if dtype not in INDEX_TYPES:
+        raise CoreMLError(f"indices of an unknown dtype {dtype!r}")
+    return index.astype(INDEX_TYPES[dtype])
+
+
+REDUCTIONS = {
+    "batch_norm": batch_norm,
+    "cumsum": cumsum,
+    "layer_norm": layer_norm,
+    "reduce_argmax": reduce_argmax,
+    "reduce_argmin": reduce_argmin,
+    "reduce_l2_norm": reduce_l2_norm,
+    "reduce_log_sum_exp": reduce_log_sum_exp,
+    "reduce_max": reduce_max,
+    "reduce_mean": reduce_mean,
+    "reduce_min": reduce_min,
+    "reduce_prod": reduce_prod,
+    "reduce_sum": reduce_sum,
+    "reduce_sum_square": reduce_sum_square,
+    "softmax": softmax,
+    "topk": topk,
+}
