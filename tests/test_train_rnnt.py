@@ -1,0 +1,133 @@
+"""Training of the digits transducer: the same command gives the same bytes, and it learns."""
+
+import numpy as np
+import pytest
+import torch
+
+from vrt.rnnt.acoustic import AcousticTransducer
+from vrt.rnnt.acoustic_files import save_acoustic
+from vrt.train.corpus import TRAIN_SPEAKERS, Corpus, Digit, Sentence
+from vrt.train.loss import transducer_loss
+from vrt.train.rnnt_digits import LABELS, Plan, batch_loss, collate, draw_batch, train
+from vrt.train.strings import Drawer, Example, Recipe
+
+TINY = {"width": 16, "predictor_width": 12, "joint_width": 12, "batch": 4, "batch_digits": 8}
+
+
+class Made(Corpus):
+    """Digits that are two tones each, so that no recording is needed."""
+
+    def train_sentences(self):
+        return list(self.sentences.values())
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    time = np.arange(4000) / 16_000
+    hull = np.hanning(4000)
+
+    def tones(value):
+        wave = sum(np.sin(2 * np.pi * hz * time) for hz in (300 + 60 * value, 2500 - 150 * value))
+        return (0.1 * wave * hull).astype(np.float32)
+
+    digits = [Digit(v, s, 8, tones(v)) for s in TRAIN_SPEAKERS for v in range(10)]
+    hum = 0.1 * np.sin(2 * np.pi * 150 * np.arange(40_000) / 16_000)
+    return Made(tuple(digits), {"hum": Sentence("hum", hum.astype(np.float32))})
+
+
+def quiet(_line):
+    pass
+
+
+def test_labels_are_the_letters_of_the_digits_and_the_space():
+    assert "".join(LABELS) == " efghinorstuvwxz"
+
+
+def test_the_same_plan_gives_the_same_bytes(corpus, tmp_path):
+    plan = Plan(steps=3, **TINY)
+    folders = [save_acoustic(train(corpus, plan, quiet), tmp_path / name) for name in "ab"]
+    other = save_acoustic(train(corpus, Plan(steps=3, seed=2, **TINY), quiet), tmp_path / "c")
+    for name in ("config.json", "model.safetensors"):
+        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
+    assert (other / "model.safetensors").read_bytes() != (
+        folders[0] / "model.safetensors"
+    ).read_bytes()
+
+
+def test_training_leaves_torch_as_it_was(corpus):
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    train(corpus, Plan(steps=1, **TINY), quiet)
+    assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == before
+
+
+def test_the_loss_falls_and_progress_tells_it(corpus):
+    lines = []
+    plan = Plan(steps=60, warm_up=5, peak=1e-2, dropout=0.0, **TINY)
+    model = train(corpus, plan, lines.append)
+    assert len(lines) == 60 and lines[-1].startswith("step 60/60  loss ") and "left" in lines[-1]
+    torch.manual_seed(plan.seed)
+    fresh = AcousticTransducer(plan.config())
+    drawer = Drawer.of(corpus.train(), corpus.train_sentences(), plan.recipe)
+    batch = draw_batch(model, drawer, plan, 1000)  # of no step of the training
+    # Measured: a third of the loss is left.
+    assert batch_loss(model, batch) < 0.6 * batch_loss(fresh, batch)
+
+
+def test_a_batch_is_that_of_its_step_alone(corpus):
+    plan = Plan(**TINY)
+    model = AcousticTransducer(plan.config())
+    drawer = Drawer.of(corpus.train(), corpus.train_sentences(), plan.recipe)
+    later, again, other = (draw_batch(model, drawer, plan, step) for step in (7, 7, 8))
+    assert torch.equal(later.mel, again.mel) and torch.equal(later.labels, again.labels)
+    assert later.mel.shape != other.mel.shape or not torch.equal(later.mel, other.mel)
+
+
+def test_padding_does_not_reach_the_loss(corpus):
+    """Two strings of other lengths give together what they give alone."""
+    plan = Plan(dropout=0.0, **TINY)
+    model = AcousticTransducer(plan.config()).double().eval()
+    model.front.float()
+    plain = Recipe(warp=(1.0, 1.0))
+    strings = [Example(corpus.digits[v].samples, corpus.digits[v].word) for v in (0, 1)]
+    strings[1] = Example(np.tile(strings[1].samples, 2), "one one")
+
+    def loss(chosen):
+        batch = collate(model, chosen, Fixed(np.random.PCG64(0)), plain)
+        return batch_loss(model, type(batch)(batch.mel.double(), *list(vars(batch).values())[1:]))
+
+    alone = torch.stack([loss([string]) for string in strings])
+    # Measured: 3e-15; matrix products of other sizes.
+    torch.testing.assert_close(loss(strings), alone.mean(), rtol=1e-12, atol=0)
+
+
+class Fixed(np.random.Generator):
+    """A generator that draws the low end, so that nothing is masked."""
+
+    def uniform(self, low=0.0, _high=1.0, size=None):
+        return low
+
+    def integers(self, low, _high=None):
+        return low
+
+
+def test_loss_is_over_the_engines_own_modules(corpus):
+    """One utterance: our search's own scores of each node give the same loss."""
+    from vrt.rnnt.model import ModelScorer
+
+    plan = Plan(dropout=0.0, **TINY)
+    torch.manual_seed(0)
+    model = AcousticTransducer(plan.config()).eval()
+    strings = [Example(corpus.digits[2].samples, "two")]
+    batch = collate(model, strings, Fixed(np.random.PCG64(0)), Recipe(warp=(1.0, 1.0)))
+    scorer = ModelScorer(model.transducer)
+    encoded = model.encode(torch.from_numpy(strings[0].samples))
+    frames = scorer.project(encoded)
+    state, rows = scorer.start(1), []
+    for label in [*batch.labels[0].tolist(), scorer.blank]:
+        rows.append(torch.cat([scorer.log_probs(frame[None], state) for frame in frames]))
+        state = scorer.advance(state, torch.zeros(1, dtype=torch.int64), torch.tensor([label]))
+    by_scorer = transducer_loss(
+        torch.stack(rows, 1)[None], batch.labels, batch.frames, batch.lengths
+    )
+    # Measured: 2e-7 relative; fp32 sums in another order.
+    torch.testing.assert_close(batch_loss(model, batch), by_scorer[0], rtol=5e-6, atol=0)

@@ -1,0 +1,165 @@
+"""Strings of spoken digits, joined from single clips: plain ones for tests, varied ones to train.
+
+n samples (16 kHz), T mel frames (10 ms), M mel bins.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Float32
+from torch import Tensor
+
+from vrt.audio import SAMPLE_RATE
+from vrt.train import augment
+from vrt.train.corpus import Digit, Samples, Sentence
+
+LONGEST = 6  # digits
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """What is heard and what was said; empty text where no digit was said."""
+
+    samples: Samples
+    text: str
+    speaker: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Ranges that training examples are drawn from: uniform between the two numbers."""
+
+    speed: tuple[float, float] = (0.8, 1.25)  # log-uniform, one a string
+    speed_jitter: float = 0.05  # of each digit, either way
+    gap_s: tuple[float, float] = (0.0, 0.25)
+    long_gap: float = 0.1  # share of gaps that reach up to 0.7 s
+    edge_s: tuple[float, float] = (0.0, 0.4)  # silence before the first and after the last digit
+    digit_db: float = 3.0  # standard deviation
+    level_db: tuple[float, float] = (-45.0, -12.0)  # of the whole, root mean square
+    snr_db: tuple[float, float] = (5.0, 35.0)
+    clean: float = 0.1  # share without noise
+    babble: float = 0.15  # share with a sentence below it, 12 to 30 dB
+    reverberant: float = 0.3
+    decay_s: tuple[float, float] = (0.1, 0.5)
+    warp: tuple[float, float] = (0.83, 1.2)  # log-uniform
+    empty: float = 0.1  # share without digits: sentences, noise, silence
+
+
+def join(
+    clips: Sequence[Float32[np.ndarray, "_"]], gaps_s: Sequence[float]
+) -> Float32[np.ndarray, "m"]:
+    """Clips with silence before, between and after them: one gap more than clips."""
+    zeros = [np.zeros(round(gap * SAMPLE_RATE), dtype=np.float32) for gap in gaps_s]
+    parts = [part for pair in zip(zeros, clips, strict=False) for part in pair]
+    return np.concatenate([*parts, zeros[-1]])
+
+
+def test_strings(
+    pool: Sequence[Digit], count: int, seed: int, snr_db: float | None
+) -> list[Example]:
+    """Strings of 1 to 6 digits of one speaker, at recorded speed and level.
+
+    The noise is flat from 0 to 4 kHz, where the digits are, `snr_db` below the string.
+    """
+    rng = np.random.default_rng(seed)
+    speakers = sorted({digit.speaker for digit in pool})
+    by_speaker = {name: [digit for digit in pool if digit.speaker == name] for name in speakers}
+    made = []
+    for index in range(count):
+        name = speakers[index % len(speakers)]
+        own = by_speaker[name]
+        digits = [own[i] for i in rng.integers(0, len(own), rng.integers(1, LONGEST + 1))]
+        gaps = [0.2, *rng.uniform(0, 0.2, len(digits) - 1), 0.2]
+        samples = join([digit.samples for digit in digits], gaps)
+        if snr_db is not None:
+            flat = augment.speed(augment.white(-(-len(samples) // 2), rng), 0.5)[: len(samples)]
+            samples = augment.mix(samples, flat, snr_db)
+        made.append(Example(samples, " ".join(digit.word for digit in digits), name))
+    return made
+
+
+test_strings.__test__ = False  # a name that pytest would collect
+
+
+@dataclass(frozen=True)
+class Drawer:
+    """Draws varied training examples from the digits and sentences of the training part."""
+
+    digits: dict[str, list[Digit]]  # by speaker
+    sentences: list[Sentence]
+    recipe: Recipe
+
+    @classmethod
+    def of(cls, pool: Sequence[Digit], sentences: list[Sentence], recipe: Recipe) -> "Drawer":
+        by_speaker: dict[str, list[Digit]] = {}
+        for digit in pool:
+            by_speaker.setdefault(digit.speaker, []).append(digit)
+        return cls(by_speaker, sentences, recipe)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Example:
+        """An example of `count` digits, or of none."""
+        if rng.uniform() < self.recipe.empty:
+            return self.varied(Example(self._nothing(rng), ""), rng)
+        return self.varied(self._string(rng, count), rng)
+
+    def varied(self, example: Example, rng: np.random.Generator) -> Example:
+        """The same words in another room, through another microphone, in noise, at any level."""
+        recipe, samples = self.recipe, augment.colour(example.samples, rng)
+        if rng.uniform() < recipe.reverberant:
+            samples = augment.reverberate(samples, rng, rng.uniform(*recipe.decay_s))
+        if rng.uniform() < recipe.babble:
+            below = self._piece(rng, len(samples) / SAMPLE_RATE)
+            below = np.resize(below, len(samples))
+            samples = augment.mix(samples, below, rng.uniform(12, 30))
+        if rng.uniform() >= recipe.clean:
+            samples = augment.mix(
+                samples, augment.noise(len(samples), rng), rng.uniform(*recipe.snr_db)
+            )
+        samples = augment.at_level(samples, rng.uniform(*recipe.level_db))
+        return Example(samples, example.text, example.speaker)
+
+    def _string(self, rng: np.random.Generator, count: int) -> Example:
+        recipe = self.recipe
+        speakers = sorted(self.digits)
+        own = self.digits[speakers[rng.integers(len(speakers))]]
+        digits = [own[i] for i in rng.integers(0, len(own), count)]
+        pace = _log_uniform(rng, recipe.speed)
+        clips = []
+        for digit in digits:
+            factor = pace * rng.uniform(1 - recipe.speed_jitter, 1 + recipe.speed_jitter)
+            level = rng.normal(0, recipe.digit_db)
+            clips.append(augment.gain(augment.speed(digit.samples, factor), level))
+        gaps = rng.uniform(*recipe.gap_s, count + 1)
+        gaps = np.where(rng.uniform(size=count + 1) < recipe.long_gap, 0.7 * rng.uniform(), gaps)
+        gaps[[0, -1]] = rng.uniform(*recipe.edge_s, 2)
+        return Example(join(clips, gaps.tolist()), " ".join(digit.word for digit in digits))
+
+    def _nothing(self, rng: np.random.Generator) -> Samples:
+        """A piece of a sentence; one in four is noise or zeros."""
+        seconds, kind = rng.uniform(0.5, 3.5), rng.uniform()
+        count = round(seconds * SAMPLE_RATE)
+        if kind < 0.05:
+            return np.zeros(count, dtype=np.float32)
+        if kind < 0.25:
+            return augment.noise(count, rng)
+        return augment.speed(self._piece(rng, seconds), _log_uniform(rng, self.recipe.speed))
+
+    def _piece(self, rng: np.random.Generator, seconds: float) -> Samples:
+        """At most `seconds` from anywhere in a sentence, faded at both ends."""
+        samples = self.sentences[rng.integers(len(self.sentences))].samples
+        count = min(len(samples), round(seconds * SAMPLE_RATE))
+        first = rng.integers(0, len(samples) - count + 1)
+        ramp = np.minimum(1, np.arange(count, dtype=np.float32) / 160)
+        return samples[first : first + count] * ramp * ramp[::-1]
+
+
+def varied_mel(
+    mel: Float[Tensor, "T M"], rng: np.random.Generator, recipe: Recipe, value: float
+) -> Float[Tensor, "T M"]:
+    """Another vocal tract, and stretches blanked out with `value`."""
+    return augment.mask(augment.warp(mel, _log_uniform(rng, recipe.warp)), rng, value)
+
+
+def _log_uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float:
+    return float(np.exp(rng.uniform(*np.log(bounds))))
