@@ -32,10 +32,15 @@ def refuse_undefined(log_probs: Float[Tensor, "B K V"], beam: Beam) -> None:
     if not wrong.any():
         return
     row, slot, label = wrong.nonzero()[0].tolist()
-    raise BeamError(
-        f"log-probability {log_probs[row, slot, label].item()} of label {label} at encoder frame"
-        f" {int(beam.hyps.times[row, slot])} of utterance {row} (beam slot {slot}): the scorer"
-        " must give numbers below +inf; look for NaN or overflow in the frames and weights"
+    value, frame = log_probs[row, slot, label].item(), int(beam.hyps.times[row, slot])
+    raise BeamError(undefined(value, label, frame, row, slot))
+
+
+def undefined(value: float, label: int, frame: int, utterance: int, slot: int) -> str:
+    return (
+        f"log-probability {value} of label {label} at encoder frame {frame} of utterance"
+        f" {utterance} (beam slot {slot}): the scorer must give numbers below +inf; look for NaN or"
+        " overflow in the frames and weights"
     )
 
 
@@ -54,21 +59,26 @@ def goes_on(beam: Beam, config: BeamConfig, frames: int) -> bool:
     going = beam.active if dead_count else beam.active & beam.hyps.alive
     if not going.any():
         return False
+    refuse_endless(beam.iterations, config, frames)
+    return True
+
+
+def refuse_endless(iterations: int, config: BeamConfig, frames: int) -> None:
+    """Where another iteration is due, after so many over `frames` encoder frames."""
     symbols = config.iteration_guard if config.max_symbols is None else config.max_symbols + 1
-    if beam.iterations < frames * symbols:
-        return True
-    raise BeamError(_past_bound(beam, config, frames))
+    if iterations >= frames * symbols:
+        raise BeamError(_past_bound(iterations, config, frames))
 
 
-def _past_bound(beam: Beam, config: BeamConfig, frames: int) -> str:
+def _past_bound(iterations: int, config: BeamConfig, frames: int) -> str:
     if config.max_symbols is None:
         return (
-            f"max_symbols=None: after {beam.iterations} iterations over {frames} encoder frames"
+            f"max_symbols=None: after {iterations} iterations over {frames} encoder frames"
             " hypotheses still grow; set max_symbols, or raise iteration_guard"
             f" ({config.iteration_guard} iterations a frame)"
         )
     return (
-        f"zero_length='nemo': an utterance without frames needs more than the {beam.iterations}"
+        f"zero_length='nemo': an utterance without frames needs more than the {iterations}"
         f" iterations that {frames} encoder frames can take, where NeMo fails too;"
         " use zero_length='empty', or pad to two frames or more"
     )

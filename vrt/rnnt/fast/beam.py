@@ -1,0 +1,132 @@
+"""A beam as the fast search keeps it: slots, the trees they point into, rows of the predictor.
+
+B utterances, K beam slots, T encoder frames at hand.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from vrt.rnnt.config import BeamConfig, BeamError
+from vrt.rnnt.fast.memory import Memory
+from vrt.rnnt.fast.room import has_room, meeting, trimmed
+from vrt.rnnt.fast.scored import Rows, Undefined
+from vrt.rnnt.fast.slots import Chosen, Rules, Slots, iterate
+from vrt.rnnt.fast.trees import NONE, Emissions, Prefixes
+from vrt.rnnt.limits import refuse_endless, undefined
+
+ROOM = 512  # nodes of each tree at first
+
+
+class FastBeam:
+    """All that a search carries from one iteration to the next. `step` is one iteration.
+
+    `remember`: predictor rows of prefixes that no slot holds are kept, for when they are met again.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        blank: int,
+        batch: int,
+        config: BeamConfig,
+        dtype: np.dtype,
+        remember: bool = True,
+    ):
+        size, capped = config.beam_size, config.max_symbols is not None
+        self.config, self.remember, self.iterations = config, remember, 0
+        self.rules = Rules(
+            blank,
+            config.max_symbols if capped else NONE,
+            config.preserve_alignments,
+            config.collisions == "nemo",
+        )
+        self.slots, self._after = (Slots.start(batch, size, dtype) for _ in range(2))
+        self.prefixes, self.emissions = Prefixes.start(ROOM), Emissions.start(ROOM, dtype)
+        self.memory = Memory(rows, batch * size)
+        self._chosen = Chosen.room(size, dtype)
+        self._winner = np.zeros((batch, size), dtype=np.int64)
+        self.counts = np.zeros(7, dtype=np.int64)
+
+    @property
+    def alive(self) -> Bool[np.ndarray, "B K"]:
+        return self.slots.score > -np.inf
+
+    def goes_on(self, frames: int) -> bool:
+        """Whether a living slot reads on; raises BeamError as `limits.goes_on`."""
+        if not (self.slots.active & self.alive).any():
+            return False
+        refuse_endless(self.iterations, self.config, frames)
+        return True
+
+    def step(
+        self, frames: Float[Tensor, "B T J"], last: Int64[np.ndarray, "B"], first: int = 0
+    ) -> None:
+        """One iteration. Frame t lies at `frames[b, t - first]`; `last` is an utterance's last."""
+        self._make_room()
+        going = self.slots.active & self.alive
+        utterances, slots = going.nonzero()
+        prefixes, times = self.slots.prefix[going], self.slots.time[going]
+        rows = self.memory.rows_of(prefixes, self.prefixes)
+        try:
+            best = self.memory.rows.best(rows, frames, utterances, times - first)
+        except Undefined as error:
+            where = int(times[error.row]), int(utterances[error.row]), int(slots[error.row])
+            raise BeamError(undefined(error.value, error.label, *where)) from None
+        place = np.full(going.shape, NONE)
+        place[going] = np.arange(len(rows))
+        merges = iterate(
+            self.slots,
+            self._after,
+            best,
+            place,
+            (self.prefixes, self.emissions),
+            last,
+            self._chosen,
+            self._winner,
+            self.rules,
+            self.counts,
+        )
+        self.slots, self._after = self._after, self.slots
+        if merges:
+            add_merged(self.slots.score, self._winner)
+        self.iterations += 1
+        if not self.remember:
+            self.memory.keep(self._held(), self.prefixes)
+
+    def _held(self) -> Int64[np.ndarray, "n"]:
+        """Prefixes of living slots, and those that they were made from."""
+        held = self.slots.prefix[self.alive]
+        parents = self.prefixes.parent[held]
+        return np.concatenate([held, parents[parents != NONE]])
+
+    def _make_room(self) -> None:
+        """Each slot may add a node to each tree."""
+        slots, more = self.slots, self.slots.score.size
+        if not has_room(self.prefixes, more):
+            held = self._held()
+            top = meeting(self.prefixes.parent, held)  # nothing above it can be met again
+            self.prefixes, new = trimmed(self.prefixes, held, more, top)
+            slots.prefix[self.alive] = new[slots.prefix[self.alive]]
+            self.memory.renumber(new)
+        if not has_room(self.emissions, more):
+            self.trim_emissions()
+
+    def trim_emissions(self) -> None:
+        held = self.slots.emission[self.alive]
+        self.emissions, new = trimmed(self.emissions, held[held != NONE], self.slots.score.size)
+        moved = self.alive & (self.slots.emission != NONE)
+        self.slots.emission[moved] = new[self.slots.emission[moved]]
+
+
+def add_merged(score: Float[np.ndarray, "B K"], winner: Int64[np.ndarray, "B K"]) -> None:
+    """The best of equal slots takes the sum of their probabilities; the others die.
+
+    torch's own sum, so that scores are those of the clear search to the bit.
+    """
+    slots = np.arange(score.shape[1])
+    to = winner[:, None, :] == slots[:, None]  # [B, winner, slot]
+    rows = np.where(to, score[:, None, :], -np.inf).astype(score.dtype)
+    sums = torch.from_numpy(rows).logsumexp(-1).numpy()
+    score[:] = np.where(winner == slots, sums, -np.inf)
