@@ -53,7 +53,7 @@ def stored(model: AcousticTransducer) -> dict[str, Tensor]:
 
 def save_acoustic(model: AcousticTransducer, folder: str | PathLike[str]) -> Path:
     """Write both files; the same weights give the same bytes."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def save_acoustic(model: AcousticTransducer, folder: str | PathLike[str]) -> Pat
     }
     text = json.dumps(content, indent=2, ensure_ascii=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
-    save_file(stored(model), folder / WEIGHTS, metadata={"format": "pt"})
+    (folder / WEIGHTS).write_bytes(save(stored(model), metadata={"format": "pt"}))
     return folder
 
 
