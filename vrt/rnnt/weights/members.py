@@ -34,7 +34,9 @@ class Members:
         if path.is_dir():
             return cls(path, tuple(sorted(p.name for p in path.iterdir() if p.is_file())))
         with _tar(path) as tar:
-            return cls(path, tuple(_plain(m.name) for m in tar.getmembers() if m.isfile()))
+            names = tuple(_plain(m.name) for m in tar.getmembers() if m.isfile())
+            tar.fileobj.read()  # to the end, where gzip keeps its checksum
+            return cls(path, names)
 
     @contextmanager
     def open(self, name: str) -> Iterator[BufferedIOBase]:

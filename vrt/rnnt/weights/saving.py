@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 from os import PathLike
 from pathlib import Path
@@ -22,6 +23,8 @@ from vrt.rnnt.weights.fit import JOINT_OUT
 from vrt.rnnt.weights.members import Members, WeightsError
 from vrt.rnnt.weights.tensors import read_torch
 
+# Characters that JSON may have as they are and YAML may not, or takes for the end of a line.
+NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 MODULES = "nemo.collections.asr.modules."
 MODELS = "nemo.collections.asr.models."
 
@@ -116,6 +119,7 @@ def _alone(model: Transducer) -> dict[str, bytes]:
     settings["target"] = f"{MODELS}{kind}"
     # JSON is YAML in which every string stands in quotes: none can be taken for a number.
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    text = NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     weights = {name: tensor.cpu() for name, tensor in state_dict_nemo(model).items()}
     return {CONFIG: text.encode(), WEIGHTS: _torch_bytes(weights)} | members
 
