@@ -25,4 +25,6 @@ def jit(function: Function) -> Function:
     left to the compiler: NaN, infinities and the order of sums stay as written.
     """
     function = inspect.unwrap(function)
-    return function if numba is None else numba.njit(fastmath={"contract"})(function)
+    if numba is None:
+        return function
+    return numba.njit(fastmath={"contract"}, error_model="numpy")(function)

@@ -12,9 +12,12 @@ from vrt.rnnt.beam import refuse_config
 from vrt.rnnt.config import BeamConfig
 from vrt.rnnt.fast.beam import FastBeam
 from vrt.rnnt.fast.results import nbest_of
+from vrt.rnnt.fast.network import NetworkRows
+from vrt.rnnt.fast.packed import PackedTransducer
 from vrt.rnnt.fast.scored import Rows, ScorerRows
 from vrt.rnnt.limits import refuse_lengths
 from vrt.rnnt.malsd import malsd
+from vrt.rnnt.model import ModelScorer
 from vrt.rnnt.nbest import NBest
 from vrt.rnnt.scorer import Scorer
 
@@ -23,7 +26,7 @@ DTYPES = {torch.float32: np.dtype("float32"), torch.float64: np.dtype("float64")
 
 @torch.no_grad()
 def fast_malsd(
-    scorer: Scorer,
+    scorer: Scorer | PackedTransducer,
     frames: Float[Tensor, "B T J"],
     lengths: Int[Tensor, "B"],
     config: BeamConfig | None = None,
@@ -42,7 +45,7 @@ def is_fast(frames: Float[Tensor, "B T J"], config: BeamConfig) -> bool:
 
 @torch.no_grad()
 def fast_search(
-    scorer: Scorer,
+    scorer: Scorer | PackedTransducer,
     frames: Float[Tensor, "B T J"],
     lengths: Int[Tensor, "B"],
     config: BeamConfig,
@@ -63,5 +66,9 @@ def fast_search(
     return beam
 
 
-def rows_of(scorer: Scorer, config: BeamConfig, dtype: torch.dtype) -> Rows:
+def rows_of(scorer: Scorer | PackedTransducer, config: BeamConfig, dtype: torch.dtype) -> Rows:
+    if isinstance(scorer, ModelScorer) and dtype == torch.float32:
+        scorer = PackedTransducer(scorer.transducer)
+    if isinstance(scorer, PackedTransducer):
+        return NetworkRows(scorer, config)
     return ScorerRows(scorer, config, dtype)

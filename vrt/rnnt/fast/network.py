@@ -1,0 +1,111 @@
+"""Predictor rows of a transducer, and the K best labels after each, on buffers of its own.
+
+C rows kept, R rows asked for, B utterances, T encoder frames, V classes, H predictor width, J joint
+width, L LSTM layers, G = 4H gates.
+
+The part of a label's gates that comes from the prefix before it (`again`) is the same for all
+labels: it is computed once a prefix, with the first label that follows.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+from torch import Tensor
+
+from vrt.rnnt.config import BeamConfig
+from vrt.rnnt.fast import network_kernels, network_plain
+from vrt.rnnt.fast.fused import FusionRows
+from vrt.rnnt.fast.jit import COMPILED
+from vrt.rnnt.fast.largest import largest
+from vrt.rnnt.fast.packed import PackedTransducer
+from vrt.rnnt.fast.scored import Undefined, best_of
+from vrt.rnnt.fast.slots import Best
+
+ACTIVATIONS = {"relu": network_kernels.RELU, "tanh": network_kernels.TANH}
+ACTIVATIONS["sigmoid"] = network_kernels.SIGMOID
+
+
+class NetworkRows:
+    """`Rows` of a packed transducer."""
+
+    def __init__(self, model: PackedTransducer, config: BeamConfig, compiled: bool = COMPILED):
+        self.model, self.config = model, config
+        self.activation = ACTIVATIONS[model.activation]
+        self.kernels = network_kernels if compiled else network_plain
+        self._fusion: FusionRows | None = None
+
+    def start(self, count: int) -> None:
+        model, layers = self.model, len(self.model.layers)
+        self.h = np.zeros((layers, count, model.width), dtype=np.float32)
+        self.c = np.zeros_like(self.h)
+        self.again = np.zeros((layers, count, 4 * model.width), dtype=np.float32)
+        self.again_known = np.zeros(count, dtype=bool)
+        self.predicted = np.zeros((count, model.joint_width), dtype=np.float32)
+        # Row 1 holds nothing yet: zeros, fed the start symbol.
+        self.again_known[1] = True
+        first, before = np.array([0]), np.array([1])
+        self._feed(first, before, np.array([model.blank]))
+        if self.config.fusion:
+            self._fusion = FusionRows(self.config, count, torch.float32)
+
+    def compute(
+        self,
+        rows: Int64[np.ndarray, "n"],
+        parents: Int64[np.ndarray, "n"],
+        labels: Int64[np.ndarray, "n"],
+    ) -> None:
+        self._feed(rows, parents, labels)
+        if self._fusion is not None:
+            self._fusion.compute(rows, parents, labels)
+
+    def _feed(
+        self,
+        rows: Int64[np.ndarray, "n"],
+        parents: Int64[np.ndarray, "n"],
+        labels: Int64[np.ndarray, "n"],
+    ) -> None:
+        unknown = np.unique(parents[~self.again_known[parents]])
+        if len(unknown):
+            for layer, h, again in zip(self.model.layers, self.h, self.again, strict=True):
+                again[unknown] = layer.again(torch.from_numpy(h[unknown])).numpy()
+            self.again_known[unknown] = True
+        x = np.empty((len(rows), self.model.width), dtype=np.float32)
+        states = zip(self.model.layers, self.again, self.c, self.h, strict=True)
+        for layer, again, c, h in states:
+            if layer.enter is None:
+                gates = self.model.table[torch.from_numpy(labels)].numpy()
+            else:
+                gates = layer.enter(torch.from_numpy(x)).numpy()
+            self.kernels.cell(gates, again, c, h, rows, parents, x)
+        self.again_known[rows] = False
+        self.predicted[rows] = self.model.pred(torch.from_numpy(x)).numpy()
+
+    def best(
+        self,
+        rows: Int64[np.ndarray, "R"],
+        frames: Float32[Tensor, "B T J"],
+        utterances: Int64[np.ndarray, "R"],
+        places: Int64[np.ndarray, "R"],
+    ) -> Best:
+        hidden = np.empty((len(rows), self.model.joint_width), dtype=np.float32)
+        self.kernels.hidden(
+            frames.numpy(), utterances, places, self.predicted, rows, self.activation, hidden
+        )
+        logits = self.model.output(torch.from_numpy(hidden))
+        if self._fusion is not None:
+            log_probs = logits.log_softmax(-1)
+            return best_of(log_probs, rows, self._fusion, self.config, self.model.blank)
+        return self._best_of_logits(logits.numpy())
+
+    def _best_of_logits(self, logits: Float32[np.ndarray, "R V"]) -> Best:
+        """Without the log-probabilities that no one asks for."""
+        top, log_sum = (np.empty(len(logits), dtype=np.float32) for _ in range(2))
+        undefined = self.kernels.normalise(logits, top, log_sum)
+        if undefined >= 0:
+            row = torch.from_numpy(logits[undefined]).log_softmax(-1)
+            label = int((~(row < torch.inf)).nonzero()[0])
+            raise Undefined(undefined, label, float(row[label]))
+        values, labels = largest(logits, self.config.beam_size)
+        values = (values - top[:, None]) - log_sum[:, None]
+        blank = (logits[:, self.model.blank] - top) - log_sum
+        return Best(values, labels, blank, values, blank)
