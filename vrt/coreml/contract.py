@@ -12,7 +12,7 @@ Ports of the transducer kinds (int32 where said, else float32):
 | joint | frames [K, J], predicted [K, J] | scores [K, N], ids [K, N] int32, blank_score [K] |
 | fused | labels [K] int32, h_in, c_in, predicted_in [K, J], preserve [K] int32, frames [K, J] |
   scores, ids, blank_score, predicted_out, h_out, c_out |
-| encoder-projection | encoded [1, E, 1, T] | frames [1, J, 1, T] |
+| encoder-projection | encoded [1, E, 1, T] | projected [1, J, 1, T] |
 
 `scores` are log-probabilities in falling order, `ids` their classes. `preserve` is 1 where a row
 keeps its parent's state and output (blank, or a final hypothesis) and 0 where it is fed its label.

@@ -19,7 +19,7 @@ from vrt.coreml.types import FLOATS, TensorType
 
 Value = ndarray | str
 State = dict[str, ndarray]
-Observer = Callable[[Operation, tuple[ndarray, ...]], None]
+Observer = Callable[[Operation, Mapping[str, Value], tuple[ndarray, ...]], None]
 Rounding = Callable[[ndarray, TensorType], ndarray]
 
 # A result of these has a float type of its own; all others have that of their first float input.
@@ -75,7 +75,7 @@ class Interpreter:
     ) -> dict[str, ndarray]:
         """Outputs by name, of the declared types. `state` is written to.
 
-        `observer` is called with every operation but constants, and its results.
+        `observer` is called with every operation but constants, its arguments and its results.
         """
         if self.states and state is None:
             raise CoreMLError(f"{self.function.name!r} has a state; make one with make_state()")
@@ -88,10 +88,11 @@ class Interpreter:
             for op in self.function.operations:
                 if op.name in self._constant_names:
                     continue
-                results = self._run(op, values, state or {})
+                arguments = _arguments(op, values)
+                results = self._run(op, arguments, state or {})
                 values |= {n: r for (n, _), r in zip(op.outputs, results, strict=True)}
                 if observer is not None:
-                    observer(op, results)
+                    observer(op, arguments, results)
         outputs = self.function.outputs.items()
         return {name: values[name].astype(type.numpy) for name, type in outputs}
 
@@ -101,7 +102,8 @@ class Interpreter:
             self._constants = {}
             for op in self.function.operations:
                 if _is_constant(op):
-                    (self._constants[op.name],) = self._run(op, self._constants, {})
+                    arguments = _arguments(op, self._constants)
+                    (self._constants[op.name],) = self._run(op, arguments, {})
         return self._constants
 
     def _refuse(self, op: Operation) -> None:
@@ -137,8 +139,7 @@ class Interpreter:
             )
         return self.rounding(array, type) if type.dtype in FLOATS else array
 
-    def _run(self, op: Operation, values: Mapping[str, Value], state: State) -> tuple:
-        found = {key: _value(argument, values) for key, argument in op.inputs.items()}
+    def _run(self, op: Operation, found: Mapping[str, Value], state: State) -> tuple:
         if op.type == "write_state":
             name = op.inputs["input"].text
             state[name] = self._settled(op, name, self.types[name], found["data"])
@@ -177,6 +178,10 @@ class Interpreter:
 
 def _is_constant(op: Operation) -> bool:
     return op.type == "const" or op.type.startswith("constexpr_")
+
+
+def _arguments(op: Operation, values: Mapping[str, Value]) -> dict[str, Value]:
+    return {key: _value(argument, values) for key, argument in op.inputs.items()}
 
 
 def _value(argument: Argument, values: Mapping[str, Value]) -> Value | tuple[Value, ...] | None:
