@@ -28,13 +28,13 @@ LABELS = tuple(sorted({*" ".join(WORDS)}))  # 15 letters and the space
 class Plan:
     """Everything that decides the weights; the same plan on one machine gives the same bytes."""
 
-    steps: int = 3200
+    steps: int = 3000
     seed: int = 1
-    width: int = 192
+    width: int = 160
     layers: int = 3
     predictor_width: int = 128
     joint_width: int = 128
-    dropout: float = 0.15
+    dropout: float = 0.1
     batch: int = 32  # utterances at most
     batch_digits: int = 80  # digits at most
     peak: float = 2e-3  # learning rate

@@ -43,6 +43,15 @@ def validation(model: AcousticTransducer, corpus: Corpus) -> dict[str, Any]:
     }
 
 
+def storing(
+    before: AcousticTransducer, after: AcousticTransducer, corpus: Corpus
+) -> dict[str, int]:
+    """What fp16 in the file changes: strings whose greedy tokens are those of the fp32 weights."""
+    strings = test_strings(corpus.validation(), STRINGS, SEED, 5.0)
+    pairs = [[transcribe(model, e.samples).tokens for model in (before, after)] for e in strings]
+    return {"strings": len(pairs), "strings_equal": sum(one == other for one, other in pairs)}
+
+
 def report(
     model: AcousticTransducer, corpus: Corpus, tell: Callable[[str], None]
 ) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from vrt.receipt import Receipt, digest
 from vrt.rnnt.acoustic_files import CONFIG, WEIGHTS, load_acoustic, save_acoustic
 from vrt.train.corpus import find_speech, load_corpus
 from vrt.train.rnnt_digits import Plan, train
-from vrt.train.rnnt_report import report
+from vrt.train.rnnt_report import report, storing
 
 
 def run(
@@ -38,6 +38,7 @@ def run(
         "weights_bytes": (output / WEIGHTS).stat().st_size,
     }
     if measure:  # what is stored, in fp16, is what is measured
-        numbers |= report(load_acoustic(output), corpus, tell)
+        loaded = load_acoustic(output)
+        numbers |= report(loaded, corpus, tell) | {"fp16": storing(model, loaded, corpus)}
     files = [*(output / name for name in (CONFIG, WEIGHTS)), *sorted((place / "fsdd").iterdir())]
     begun.end(numbers, {file.name: digest(file) for file in files}).write(receipt)
