@@ -40,15 +40,8 @@ class TdtCase:
         return 40 * self.time
 
     def traced(self, dtype=torch.float32):
-        """vrt's n-best lists by the case's ranking, its closest decision, and the iterations."""
-        trace, beam = Trace(), self.config.beam
         scorer, frames, lengths, config = self.arguments
-        hyps = search(scorer, frames.to(dtype), lengths, config, trace).hyps
-        found = nbest_with_durations(hyps, beam)
-        margin = margins(trace.iterations, found, beam, by_norm=beam.score_norm).decision
-        if beam.fusion and beam.pruning_mode == "early":
-            margin = min(margin, first_cut(trace.iterations, len(scorer.durations)))
-        return found, min(margin, forced(trace.iterations, len(scorer.durations))), trace
+        return traced(scorer, frames.to(dtype), lengths, config)
 
     def search(self, dtype=torch.float32, **changes):
         found, margin, _ = replace(self, config=replace(self.config, **changes)).traced(dtype)
@@ -58,6 +51,17 @@ class TdtCase:
         """For a comparison with plain Python: ties and merges by definition, values as they are."""
         beam = replace(self.config.beam, ties="lowest", collisions="verify")
         return replace(self, config=replace(self.config, beam=beam))
+
+
+def traced(scorer, frames, lengths, config):
+    """vrt's n-best lists by the ranking asked for, its closest decision, and the iterations."""
+    trace, beam, count = Trace(), config.beam, len(scorer.durations)
+    hyps = search(scorer, frames, lengths, config, trace).hyps
+    found = nbest_with_durations(hyps, beam)
+    margin = margins(trace.iterations, found, beam, by_norm=beam.score_norm).decision
+    if beam.fusion and beam.pruning_mode == "early":
+        margin = min(margin, first_cut(trace.iterations, count))
+    return found, min(margin, forced(trace.iterations, count)), trace
 
 
 def _rows(iterations, durations):

@@ -88,10 +88,9 @@ def tdt_dictionary_beam(rows, values, length, config):
         ways = sorted(ways, key=lambda way: -way[0])[: config.beam.beam_size]
         groups = {}
         for _, prefix, frame, entry in ways:
-            groups.setdefault((prefix, frame), []).append(entry)
+            place = min(frame, length) if config.finals == "merged" else frame
+            groups.setdefault((prefix, place), []).append(entry)
         beam = summed(groups)
-        if config.finals == "merged":
-            beam = finished_together(beam, length)
 
     def key(item):
         (prefix, _), entry = item
@@ -99,12 +98,3 @@ def tdt_dictionary_beam(rows, values, length, config):
 
     ranked = sorted(beam.items(), key=key, reverse=True)
     return [(prefix, e.score, e.stamps, e.durations) for (prefix, _), e in ranked]
-
-
-def finished_together(beam, length):
-    """Finished hypotheses of one transcript are one, wherever they ended."""
-    groups = {}
-    for (prefix, frame), entry in sorted(beam.items(), key=lambda item: -item[1].score):
-        end = min(frame, length)
-        groups.setdefault((prefix, end), []).append(entry)
-    return summed(groups)

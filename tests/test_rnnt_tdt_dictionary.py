@@ -14,8 +14,9 @@ from rnnt_cases import DECISION, unchecked
 from rnnt_dictionary_beam import rows_of
 from rnnt_tdt_cases import random_tdt_case, tdt_differences
 from rnnt_tdt_dictionary import tdt_dictionary_beam
+from rnnt_tdt_mistakes import MISTAKES
 
-from vrt.rnnt import BeamConfig, Hypothesis, Trace
+from vrt.rnnt import BeamConfig, BeamError, Hypothesis, Trace
 from vrt.rnnt.tdt import search
 from vrt.rnnt.tdt_config import TdtConfig
 from vrt.rnnt.tdt_nbest import nbest_with_durations
@@ -175,3 +176,44 @@ def test_the_dictionary_by_hand():
         ((0,), 0.6, (0,), (1,)),
         ((), 0.4, (), ()),
     ]
+
+
+# --- mistakes
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """Twenty problems with every kind of duration, and what the dictionary says."""
+    found = []
+    with unchecked():
+        for seed in range(40_000, 40_200):
+            case = random_tdt_case(seed).in_doubles()
+            case = type(case)(case.scorer, case.time, case.lengths, TdtConfig(case.config.beam))
+            if case.search(torch.float64)[1] >= DECISION and sum(case.lengths) < 60:
+                found.append((case, by_dictionary(case)))
+            if len(found) == 40:
+                return found
+    raise AssertionError("too few problems")
+
+
+def first_difference(answers):
+    for number, (case, want) in enumerate(answers):
+        try:
+            got, _ = case.search(torch.float64)
+        except (BeamError, ValueError, IndexError) as error:
+            return f"{number}: {error}"
+        if (found := tdt_differences(got, want, ROUNDING)) is not None:
+            return f"{number}: {found}"
+    return None
+
+
+def test_without_a_mistake_there_is_no_difference(answers):
+    with unchecked():
+        assert first_difference(answers) is None
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_made_on_purpose_is_caught(mistake, answers, monkeypatch):
+    mistake(monkeypatch)
+    with unchecked():
+        assert first_difference(answers) is not None

@@ -26,8 +26,10 @@ from nemo.collections.asr.parts.utils.rnnt_utils import batched_hyps_to_hypothes
 from torch import Tensor
 
 from vrt.oracle.nemo import OverrunError
+from vrt.oracle.nemo_model import nemo_modules
 from vrt.oracle.nemo_toy import Prefixes, ToyDecoder, ToyFusion
 from vrt.rnnt.config import BeamConfig
+from vrt.rnnt.model import Transducer
 from vrt.rnnt.nbest import Hypothesis, NBest
 from vrt.rnnt.tdt_toy import ToyDurationScorer
 
@@ -59,20 +61,25 @@ class Networks:
 
     @classmethod
     def toy(cls, scorer: ToyDurationScorer) -> "Networks":
+        """Its joint normalises rows of logits itself, each part apart, so that greedy scores can
+        be compared."""
         prefixes = Prefixes()
         joint = ToyDurationJoint(scorer, prefixes)
         ready = scorer.labels.mode == "logprob"
         return cls(ToyDecoder(prefixes), joint, scorer.durations, scorer.blank, ready)
 
+    @classmethod
+    def of(cls, transducer: Transducer) -> "Networks":
+        """NeMo's own modules with the weights of a TDT model of ours."""
+        decoder, joint = nemo_modules(transducer)
+        return cls(decoder, joint, transducer.config.durations, transducer.config.blank)
+
 
 class ToyDurationJoint:
-    """Projections change nothing; the joint looks both rows up. `normalised`: each part already is
-    log-probabilities, so that what a greedy search sums up are those."""
+    """Projections change nothing; the joint looks both rows up."""
 
-    def __init__(
-        self, scorer: ToyDurationScorer, prefixes: Prefixes, normalised: bool = False
-    ) -> None:
-        self.scorer, self.prefixes, self.normalised = scorer, prefixes, normalised
+    def __init__(self, scorer: ToyDurationScorer, prefixes: Prefixes) -> None:
+        self.scorer, self.prefixes = scorer, prefixes
         self.num_extra_outputs = len(scorer.durations)
         self.num_classes_with_blank = scorer.vocab + self.num_extra_outputs
 
@@ -86,9 +93,7 @@ class ToyDurationJoint:
         self, frames: Float[Tensor, "R 1 2"], numbers: Float[Tensor, "R 1 1"]
     ) -> Float[Tensor, "R 1 1 outputs"]:
         state = [self.prefixes.known[n] for n in numbers.flatten().long().tolist()]
-        toys = self.scorer.labels, self.scorer.lengths
-        rows = [toy.log_probs if self.normalised else toy.rows for toy in toys]
-        return torch.cat([row(frames[:, 0], state) for row in rows], dim=-1)[:, None, None]
+        return torch.cat(self.scorer.log_probs(frames[:, 0], state), dim=-1)[:, None, None]
 
 
 @torch.no_grad()

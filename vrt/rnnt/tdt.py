@@ -141,8 +141,9 @@ def step(
     extend(hyps, parent, label, jumps(scorer, label, column, config), score)
     if hyps.history.log_probs is not None:
         hyps.history.log_probs.append(taken(acoustic, durations, parent, label, column))
-    # 8. Merge slots that spell the same labels. What that frees is refilled by the next pruning.
-    same = merge(hyps, frames, config)
+    # 8. Merge slots that have come to the same. What that frees is refilled by the next pruning.
+    same = meeting(hyps, frames, config)
+    hyps.merge(same)
     # 9. Predictor and fusion models move on labels; blank and final slots keep the parent's.
     advance(scorer, beam, parent, label, config.beam)
     # 10. Who has frames left to read.
@@ -237,18 +238,14 @@ def extend(
     hyps.symbols = (symbols + is_label).where(jump == 0, 0)
 
 
-def merge(hyps: BeamHypotheses, frames: Frames, config: TdtConfig) -> Bool[Tensor, "B K K"]:
-    """Sum up slots of one transcript at one frame, then final ones of one transcript; which slots
-    were taken for the same."""
-    spelled = hyps.equal(config.beam.collisions)
-    same = spelled & (hyps.times.unsqueeze(-1) == hyps.times.unsqueeze(-2))
-    hyps.merge(same)
-    if config.finals == "nemo":
-        return same
-    ended = hyps.times > frames.last
-    same = same | (spelled & ended.unsqueeze(-1) & ended.unsqueeze(-2))
-    hyps.merge(same)
-    return same
+def meeting(hyps: BeamHypotheses, frames: Frames, config: TdtConfig) -> Bool[Tensor, "B K K"]:
+    """Slots that spell the same labels and stand at the same frame; those that have left the last
+    one stand together behind it, unless `finals` is "nemo"."""
+    times = hyps.times
+    if config.finals == "merged":
+        times = times.minimum(frames.last + 1)
+    at_once = times.unsqueeze(-1) == times.unsqueeze(-2)
+    return at_once & hyps.equal(config.beam.collisions)
 
 
 def taken(
