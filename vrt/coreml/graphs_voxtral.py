@@ -223,7 +223,7 @@ def _encoder(model: VoxtralRealtime, delay: int, cache: Cache) -> Graph:
         _real("frames", frames, "4 D"),
         (config.layers, config.heads, FRAMES_PER_TOKEN, config.head_dim),
         sizes | {"P": config.window - 1},
-        {"window": config.window, **CLOCK},
+        {"window": config.window, "rotary_theta": config.theta, **CLOCK},
     )
 
 
@@ -250,7 +250,7 @@ def _decoder(model: VoxtralRealtime, delay: int, cache: Cache) -> Graph:
         _real("logits", (1, config.vocab), "1 V"),
         (config.layers, config.kv_heads, 1, config.head_dim),
         sizes | {"K": config.head_dim, "P": config.window - 1},
-        {"window": config.window, **facts, **CLOCK},
+        {"window": config.window, "rotary_theta": config.theta, **facts, **CLOCK},
     )
 
 
