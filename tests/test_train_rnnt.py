@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from vrt.receipt import Receipt, digest
+from vrt.receipt.plain import plain, rounded
 from vrt.rnnt.acoustic import AcousticTransducer
-from vrt.rnnt.acoustic_files import save_acoustic
-from vrt.train.corpus import TRAIN_SPEAKERS, Corpus, Digit, Sentence
+from vrt.rnnt.acoustic_files import load_acoustic, save_acoustic
+from vrt.train import evaluation, rnnt_report, rnnt_run
+from vrt.train.corpus import TRAIN_SPEAKERS, UNHEARD_SPEAKERS, Corpus, Digit, Sentence
 from vrt.train.loss import transducer_loss
+from vrt.train.rnnt_card import card
 from vrt.train.rnnt_digits import LABELS, Plan, batch_loss, collate, draw_batch, train
 from vrt.train.strings import Drawer, Example, Recipe
 
@@ -20,6 +24,8 @@ class Made(Corpus):
     def train_sentences(self):
         return list(self.sentences.values())
 
+    validation_sentences = test_sentences = train_sentences
+
 
 @pytest.fixture(scope="module")
 def corpus():
@@ -30,7 +36,9 @@ def corpus():
         wave = sum(np.sin(2 * np.pi * hz * time) for hz in (300 + 60 * value, 2500 - 150 * value))
         return (0.1 * wave * hull).astype(np.float32)
 
-    digits = [Digit(v, s, 8, tones(v)) for s in TRAIN_SPEAKERS for v in range(10)]
+    speakers = [*TRAIN_SPEAKERS, *UNHEARD_SPEAKERS]
+    takes = (0, 5, 8)  # heard, validation, training
+    digits = [Digit(v, s, t, tones(v)) for s in speakers for t in takes for v in range(10)]
     hum = 0.1 * np.sin(2 * np.pi * 150 * np.arange(40_000) / 16_000)
     return Made(tuple(digits), {"hum": Sentence("hum", hum.astype(np.float32))})
 
@@ -71,6 +79,28 @@ def test_the_loss_falls_and_progress_tells_it(corpus):
     batch = draw_batch(model, drawer, plan, 1000)  # of no step of the training
     # Measured: a third of the loss is left.
     assert batch_loss(model, batch) < 0.6 * batch_loss(fresh, batch)
+
+
+def test_run_writes_model_receipt_and_card(corpus, tmp_path, monkeypatch):
+    """What is measured is what was stored, and the same again when it is measured again."""
+    (tmp_path / "fsdd").mkdir()
+    monkeypatch.setattr(rnnt_run, "find_speech", lambda folder: tmp_path)
+    monkeypatch.setattr(rnnt_run, "load_corpus", lambda folder: corpus)
+    monkeypatch.setattr(rnnt_report, "STRINGS", 2)
+    monkeypatch.setattr(rnnt_report, "QUIET_S", 0.5)
+    monkeypatch.setattr(rnnt_report, "LEVELS_DB", (-35.0, -20.0))
+    monkeypatch.setattr(evaluation, "RESAMPLES", 100)
+    plan = Plan(steps=30, warm_up=5, peak=1e-2, **TINY)
+    model, receipt = tmp_path / "model", tmp_path / "receipt.json"
+    rnnt_run.run(plan, None, model, receipt, True, quiet)
+    written = Receipt.load(receipt)
+    assert written.parameters["plan"]["steps"] == 30
+    assert written.digests["model.safetensors"] == digest(model / "model.safetensors")
+    again = rnnt_report.report(load_acoustic(model), corpus, quiet)
+    for name, found in again.items():
+        assert rounded(plain(found, name)) == written.numbers[name], name
+    assert (model / "README.md").read_text() == card(written)
+    assert "{" not in card(written)
 
 
 def test_a_batch_is_that_of_its_step_alone(corpus):

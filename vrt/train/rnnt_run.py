@@ -8,6 +8,7 @@ from pathlib import Path
 from vrt.receipt import Receipt, digest
 from vrt.rnnt.acoustic_files import CONFIG, WEIGHTS, load_acoustic, save_acoustic
 from vrt.train.corpus import find_speech, load_corpus
+from vrt.train.rnnt_card import card
 from vrt.train.rnnt_digits import Plan, train
 from vrt.train.rnnt_report import report, storing
 
@@ -20,7 +21,7 @@ def run(
     measure: bool,
     tell: Callable[[str], None],
 ) -> None:
-    """Write the model into `output` and the receipt to `receipt`.
+    """Write the model into `output` and the receipt to `receipt`; with numbers, a card too.
 
     Raises:
         SpeechError: no recordings, or jiwer or scipy is missing for the measurements.
@@ -41,4 +42,7 @@ def run(
         loaded = load_acoustic(output)
         numbers |= report(loaded, corpus, tell) | {"fp16": storing(model, loaded, corpus)}
     files = [*(output / name for name in (CONFIG, WEIGHTS)), *sorted((place / "fsdd").iterdir())]
-    begun.end(numbers, {file.name: digest(file) for file in files}).write(receipt)
+    done = begun.end(numbers, {file.name: digest(file) for file in files})
+    done.write(receipt)
+    if measure:
+        (output / "README.md").write_text(card(done), encoding="utf-8")
