@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import pickle
+import sys
 import tarfile
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 
 from vrt.rnnt import BeamConfig, ModelScorer, Transducer, TransducerConfig, malsd
-from vrt.rnnt.vocabulary import Vocabulary
+from vrt.rnnt.vocabulary import Vocabulary, VocabularyError
 from vrt.rnnt.weights import (
     WeightsError,
     from_tensors,
@@ -559,3 +560,17 @@ def test_pieces_that_look_like_numbers_stay_strings(tmp_path):
     model.vocabulary = Vocabulary(("1e5", "no", "null", "2001-01-01", '▁ü\x7f\x85\u2028😀"\\'))
     save_nemo(model, tmp_path / "a.nemo")
     assert load(tmp_path / "a.nemo").vocabulary == model.vocabulary
+
+
+def test_text_without_the_tokenizer_library_says_which(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    words = Vocabulary(LETTERS.pieces, b"model")
+    for call in (lambda: words.text([1, 2]), lambda: words.tokens("a b")):
+        with pytest.raises(VocabularyError, match="pip install sentencepiece"):
+            call()
+    tokenizer = {"type": "bpe", "model_path": "nemo:ab12_tokenizer.model"}
+    content = settings(tokenizer=tokenizer, labels=None)
+    path = archive(tmp_path / "a.nemo", content, **{"ab12_tokenizer.model": b"model"})
+    found = open_checkpoint(path)
+    assert found.vocabulary is None
+    assert "pip install sentencepiece" in found.notes[0] and "ids only" in found.notes[0]
