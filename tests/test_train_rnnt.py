@@ -86,7 +86,7 @@ def test_run_writes_model_receipt_and_card(corpus, tmp_path, monkeypatch):
     (tmp_path / "fsdd").mkdir()
     monkeypatch.setattr(rnnt_run, "find_speech", lambda folder: tmp_path)
     monkeypatch.setattr(rnnt_run, "load_corpus", lambda folder: corpus)
-    monkeypatch.setattr(rnnt_report, "STRINGS", 2)
+    monkeypatch.setattr(rnnt_report, "STRINGS", 4)
     monkeypatch.setattr(rnnt_report, "QUIET_S", 0.5)
     monkeypatch.setattr(rnnt_report, "LEVELS_DB", (-35.0, -20.0))
     monkeypatch.setattr(evaluation, "RESAMPLES", 100)
@@ -96,9 +96,8 @@ def test_run_writes_model_receipt_and_card(corpus, tmp_path, monkeypatch):
     written = Receipt.load(receipt)
     assert written.parameters["plan"]["steps"] == 30
     assert written.digests["model.safetensors"] == digest(model / "model.safetensors")
-    again = rnnt_report.report(load_acoustic(model), corpus, quiet)
-    for name, found in again.items():
-        assert rounded(plain(found, name)) == written.numbers[name], name
+    again = rnnt_report.validation(load_acoustic(model), corpus)
+    assert rounded(plain(again, "again")) == written.numbers["validation"]
     assert (model / "README.md").read_text() == card(written)
     assert "{" not in card(written)
 
