@@ -43,7 +43,10 @@ DOORS = {
     "soxr": {"audio"},
     "typer": {"cli"},
 }
-WING_LIBRARIES = {"numpy", "torch", "jaxtyping", "safetensors", "mistral_common", "numba"}
+WING_LIBRARIES = {
+    *("numpy", "torch", "jaxtyping", "safetensors", "mistral_common", "numba"),
+    *("sentencepiece", "yaml"),
+}
 
 
 def imported(tree: ast.AST, package: list[str]) -> Iterator[str]:
