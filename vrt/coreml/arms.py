@@ -1,6 +1,7 @@
 """One arm of an export: the settings that make a package, and the name that tells them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from vrt.coreml.contract import LSTM, Cache, Precision, Tail
 from vrt.coreml.convert import Target
@@ -11,6 +12,12 @@ WITH_BEAM = ("predictor", "joint", "fused")
 WITH_LSTM = ("predictor", "fused")
 WITH_TAIL = ("joint", "fused")
 WITH_CACHE = ("voxtral-encoder-chunk", "voxtral-decoder-step")
+ENCODER_SIDE = (
+    "encoder-projection",
+    "voxtral-conv-stem",
+    "voxtral-encoder-chunk",
+    "voxtral-projector",
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,26 @@ class Arm:
             )
         if len(set(self.beams)) < len(self.beams):
             raise CoreMLError(f"beams {self.beams}: each may be there once")
+
+    def of(self, kind: str) -> "Arm":
+        """Without a palette where the graph decides on tokens."""
+        return self if kind in ENCODER_SIDE else replace(self, palettize=None)
+
+    def refuse_idle(self, kinds: Sequence[str]) -> None:
+        """Raises `CoreMLError` for a setting that none of these graphs has."""
+        plain = Arm()
+        for name, having, what in (
+            ("beams", WITH_BEAM, "several beams (--multifunction)"),
+            ("lstm", WITH_LSTM, "--lstm unrolled"),
+            ("tail", WITH_TAIL, "--tail logits"),
+            ("cache", WITH_CACHE, "a cache that Core ML keeps (MLState)"),
+            ("palettize", ENCODER_SIDE, "--palettize, which is for an encoder's weights,"),
+        ):
+            idle = not set(kinds) & set(having)
+            if idle and getattr(self, name) != getattr(plain, name):
+                raise CoreMLError(
+                    f"{what} changes nothing of {', '.join(kinds)}; it is for {', '.join(having)}"
+                )
 
     def stem(self, kind: str) -> str:
         """File name of a package of this arm, without its suffix."""

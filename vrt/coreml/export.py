@@ -6,6 +6,7 @@ exported.package, exported.golden, exported.drift
 
 import shutil
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -43,6 +44,25 @@ def kinds_of(source: Source) -> tuple[str, ...]:
     return RNNT_KINDS if isinstance(source.model, Transducer) else VOXTRAL_KINDS
 
 
+def export_all(
+    source: Source, kinds: Sequence[str], folder: str | PathLike[str], arm: Arm
+) -> Iterator[Exported]:
+    """`export` of each graph; a palette goes to those on the encoder's side only.
+
+    What is refused is refused before the first of them is converted.
+
+    Raises:
+        CoreMLError: as `export`, and for a setting that none of the graphs has.
+    """
+    for kind in kinds:
+        _refuse_kind(source, kind)
+    arm.refuse_idle(kinds)
+    for kind in kinds:
+        _refuse_files(_files(folder, kind, arm.of(kind)))
+    for kind in kinds:
+        yield export(source, kind, folder, arm.of(kind))
+
+
 def export(source: Source, kind: str, folder: str | PathLike[str], arm: Arm) -> Exported:
     """Write `NAME.mlpackage` and `NAME.golden.json` into `folder`, under the names of the arm.
 
@@ -52,11 +72,9 @@ def export(source: Source, kind: str, folder: str | PathLike[str], arm: Arm) -> 
         CoreMLError: a graph that the model does not have, settings that no package can have, files
             that are there already, or a package that does not compute what torch does.
     """
-    package = Path(folder) / f"{arm.stem(kind)}.mlpackage"
-    golden = golden_vectors.beside(package)
-    for path in (package, golden):
-        if path.exists():
-            raise CoreMLError(f"{path} is there already; remove it, or name another folder")
+    _refuse_kind(source, kind)
+    package, golden = files = _files(folder, kind, arm)
+    _refuse_files(files)
     graphs = _graphs(source, kind, arm)
     package.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=package.parent, prefix=".vrt-export-") as scratch:
@@ -71,12 +89,25 @@ def export(source: Source, kind: str, folder: str | PathLike[str], arm: Arm) -> 
     return Exported(package, golden, contract, drift)
 
 
+def _refuse_kind(source: Source, kind: str) -> None:
+    if kind not in kinds_of(source):
+        known = ", ".join(kinds_of(source))
+        raise CoreMLError(f"{source.name} has no graph {kind!r}; it has {known}")
+
+
+def _files(folder: str | PathLike[str], kind: str, arm: Arm) -> tuple[Path, Path]:
+    package = Path(folder) / f"{arm.stem(kind)}.mlpackage"
+    return package, golden_vectors.beside(package)
+
+
+def _refuse_files(files: tuple[Path, Path]) -> None:
+    for path in files:
+        if path.exists():
+            raise CoreMLError(f"{path} is there already; remove it, or name another folder")
+
+
 def _graphs(source: Source, kind: str, arm: Arm) -> dict[str, Graph]:
     """By function: one, `main`, or one a beam."""
-    if kind not in kinds_of(source):
-        raise CoreMLError(
-            f"{source.name} has no graph {kind!r}; it has {_listed(kinds_of(source))}"
-        )
     model = source.model
     if not isinstance(model, Transducer):
         return {"main": voxtral_graph(kind, model, delay=arm.delay_tokens, cache=_cache(kind, arm))}

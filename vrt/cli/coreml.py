@@ -1,0 +1,15 @@
+"""`vrt coreml ...`: Core ML packages, made and proven on any machine, measured on a Mac."""
+
+import typer
+
+from vrt.cli import coreml_export
+
+app = typer.Typer(help="Core ML packages: export, check, measure.", no_args_is_help=True)
+
+
+@app.callback()
+def _coreml() -> None:
+    """Keeps each command a name of its own, also where there is one."""
+
+
+app.command("export", epilog=coreml_export.EXAMPLES)(coreml_export.export)
