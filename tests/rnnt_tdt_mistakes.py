@@ -129,28 +129,30 @@ def token_stamps_where_the_token_ends(patch):
 
 
 def merge_whatever_the_frame(patch):
-    def anywhere(hyps, frames, config):
-        return hyps.equal(config.beam.collisions)
+    same_place = tdt.same_place
 
-    patch.setattr(tdt, "meeting", anywhere)
+    def anywhere(times, frames, config):
+        return same_place(times * 0, frames, config)
+
+    patch.setattr(tdt, "same_place", anywhere)
 
 
 def finals_kept_apart(patch):
-    meeting = tdt.meeting
+    same_place = tdt.same_place
 
-    def apart(hyps, frames, config):
-        return meeting(hyps, frames, type(config)(config.beam, config.jumps, "nemo"))
+    def apart(times, frames, config):
+        return same_place(times, frames, type(config)(config.beam, config.jumps, "nemo"))
 
-    patch.setattr(tdt, "meeting", apart)
+    patch.setattr(tdt, "same_place", apart)
 
 
 def the_last_frame_taken_for_the_end(patch):
-    def early(hyps, frames, config):
-        times = hyps.times.minimum(frames.last)
-        same = times.unsqueeze(-1) == times.unsqueeze(-2)
-        return same & hyps.equal(config.beam.collisions)
+    same_place = tdt.same_place
 
-    patch.setattr(tdt, "meeting", early)
+    def early(times, frames, config):
+        return same_place(times.minimum(frames.last), frames, config)
+
+    patch.setattr(tdt, "same_place", early)
 
 
 def no_merge(patch):

@@ -5,10 +5,11 @@ duration (pair = class * D + column of the duration), T encoder frames, J frame 
 
 Every hypothesis takes one pair an iteration, scored log P(class) + log P(duration), and moves on by
 the duration: labels too, or by none (duration 0). A blank moves by one frame at least, so blank
-with duration 0 and with duration 1 are two candidates that do the same, and are merged. It is
-final when it has moved past its last frame; by how far is not cut off. Slots are merged if
-they spell the same labels and stand at the same frame. After `max_symbols` labels of duration 0 at
-a frame a hypothesis must take blank, with its best duration.
+with duration 0 and with duration 1 are two candidates that do the same, and are merged. A
+hypothesis is final when it has moved past its last frame, by how far is not cut off; it then
+competes as it is, by its score. Slots are merged if they spell the same labels and stand at the
+same frame. After `max_symbols` labels of duration 0 at a frame a hypothesis must take blank, with
+its best duration; a label that moves on starts the count again.
 
 Token timestamps are the frames at which tokens were emitted, token durations the frames moved on.
 
@@ -18,11 +19,15 @@ Predicting Tokens and Durations" (ICML 2023); NeMo 3.0.0, `ModifiedALSDBatchedTD
 see `TdtConfig`.
 """
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from vrt.rnnt.beam import Beam
+from vrt.rnnt.beam import refuse_config as refuse_rnnt_config
 from vrt.rnnt.config import BeamError
 from vrt.rnnt.frames import Frames
 from vrt.rnnt.fusion import FusionState
@@ -35,6 +40,13 @@ from vrt.rnnt.tdt_nbest import nbest_with_durations
 from vrt.rnnt.tdt_scorer import DurationScorer, both_rows, jumps_of, refuse_durations
 from vrt.rnnt.ties import top_k
 from vrt.rnnt.trace import Iteration
+
+
+class Spelled(NamedTuple):
+    """Slots after a pruning."""
+
+    score: Float[Tensor, "B K"]
+    same: Bool[Tensor, "B K K"]  # labels are equal, wherever the slots stand
 
 
 def tdt_malsd(
@@ -96,8 +108,7 @@ def refuse_config(scorer: DurationScorer, config: TdtConfig) -> None:
     """Before any work."""
     refuse_durations(scorer)
     size, vocab, beam = config.beam.beam_size, scorer.vocab, config.beam
-    if beam.fusion and scorer.blank != vocab - 1:
-        raise BeamError(f"fusion needs blank as the last class, {vocab - 1}; it is {scorer.blank}")
+    refuse_rnnt_config(scorer, replace(beam, beam_size=1))  # there are more pairs than classes
     if size > vocab * len(scorer.durations):
         raise BeamError(
             f"beam_size {size} is larger than {vocab} classes (blank included) times"
@@ -117,8 +128,9 @@ def step(
     beam: Beam,
     config: TdtConfig,
     observer: Observer | None = None,
-) -> None:
-    """One iteration, in NeMo's order. Prune first, then merge: never the reverse."""
+) -> Spelled:
+    """One iteration, in NeMo's order. Prune first, then merge: never the reverse. Returns what the
+    merge decided by, for a stream whose end is not known yet."""
     hyps = beam.hyps
     # 1. Log-probabilities of all classes and durations, each slot at its own frame.
     acoustic, durations = (
@@ -142,7 +154,8 @@ def step(
     if hyps.history.log_probs is not None:
         hyps.history.log_probs.append(taken(acoustic, durations, parent, label, column))
     # 8. Merge slots that have come to the same. What that frees is refilled by the next pruning.
-    same = meeting(hyps, frames, config)
+    spelled = Spelled(score, hyps.equal(config.beam.collisions))
+    same = spelled.same & same_place(hyps.times, frames, config)
     hyps.merge(same)
     # 9. Predictor and fusion models move on labels; blank and final slots keep the parent's.
     advance(scorer, beam, parent, label, config.beam)
@@ -172,6 +185,7 @@ def step(
                 candidate_labels=labels,
             )
         )
+    return spelled
 
 
 def paired(
@@ -238,14 +252,14 @@ def extend(
     hyps.symbols = (symbols + is_label).where(jump == 0, 0)
 
 
-def meeting(hyps: BeamHypotheses, frames: Frames, config: TdtConfig) -> Bool[Tensor, "B K K"]:
-    """Slots that spell the same labels and stand at the same frame; those that have left the last
-    one stand together behind it, unless `finals` is "nemo"."""
-    times = hyps.times
+def same_place(
+    times: Int64[Tensor, "B K"], frames: Frames, config: TdtConfig
+) -> Bool[Tensor, "B K K"]:
+    """Slots that stand at the same frame; those that have left the last one stand together behind
+    it, unless `finals` is "nemo"."""
     if config.finals == "merged":
         times = times.minimum(frames.last + 1)
-    at_once = times.unsqueeze(-1) == times.unsqueeze(-2)
-    return at_once & hyps.equal(config.beam.collisions)
+    return times.unsqueeze(-1) == times.unsqueeze(-2)
 
 
 def taken(

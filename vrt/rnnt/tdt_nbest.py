@@ -8,24 +8,28 @@ from itertools import pairwise
 
 from vrt.rnnt.config import BeamConfig
 from vrt.rnnt.hypotheses import BeamHypotheses
-from vrt.rnnt.nbest import NBest, nbest, ranked
+from vrt.rnnt.nbest import NBest, Prefix, nbest, ranked
 from vrt.rnnt.paths import Step, steps
 
 
-def nbest_with_durations(hyps: BeamHypotheses, config: BeamConfig) -> list[NBest]:
-    """All living hypotheses, ranked as `nbest` ranks them."""
-    lists = nbest(hyps, config.score_norm, config.ties)
-    if not len(hyps.history):
-        return [NBest(replace(h, durations=()) for h in found) for found in lists]
+def nbest_with_durations(
+    hyps: BeamHypotheses,
+    config: BeamConfig,
+    prefix: Prefix | None = None,
+    durations: tuple[int, ...] = (),
+) -> list[NBest]:
+    """All living hypotheses, ranked as `nbest` ranks them; `durations` are those of `prefix`."""
+    lists = nbest(hyps, config.score_norm, config.ties, prefix)
     order = ranked(hyps, config.score_norm, config.ties).tolist()
-    paths, alive, ends = steps(hyps.history, hyps.blank), hyps.alive.tolist(), hyps.times.tolist()
-    lengths = [
+    alive, ends = hyps.alive.tolist(), hyps.times.tolist()
+    paths = steps(hyps.history, hyps.blank) or [[[] for _ in row] for row in alive]
+    tails = [
         [token_durations(paths[b][k], ends[b][k], hyps.blank) for k in slots if alive[b][k]]
         for b, slots in enumerate(order)
     ]
     return [
-        NBest(replace(h, durations=d) for h, d in zip(found, part, strict=True))
-        for found, part in zip(lists, lengths, strict=True)
+        NBest(replace(h, durations=durations + d) for h, d in zip(found, part, strict=True))
+        for found, part in zip(lists, tails, strict=True)
     ]
 
 
