@@ -2,7 +2,7 @@
 
 import typer
 
-from vrt.cli import coreml_export
+from vrt.cli import coreml_check, coreml_export
 
 app = typer.Typer(help="Core ML packages: export, check, measure.", no_args_is_help=True)
 
@@ -13,3 +13,4 @@ def _coreml() -> None:
 
 
 app.command("export", epilog=coreml_export.EXAMPLES)(coreml_export.export)
+app.command("check", epilog=coreml_check.EXAMPLES)(coreml_check.check)

@@ -92,6 +92,11 @@ class Contract:
     facts: dict[str, Any] = field(default_factory=dict)  # delays, strides: what a host must know
     format: int = FORMAT
 
+    @property
+    def exact(self) -> bool:
+        """float32 throughout: no weight, state or result is rounded to less."""
+        return self.precision == "fp32" and self.cache != "mlstate" and self.palettize_bits is None
+
     def function(self, name: str) -> FunctionContract:
         for function in self.functions:
             if function.name == name:

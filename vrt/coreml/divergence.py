@@ -6,7 +6,7 @@ converter made up have no such name and are passed over.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,9 +38,17 @@ class Divergence:
 
 
 def first_divergence(
-    package: Package, function: str, step: Step, limit: float, graph: Graph | None = None
+    package: Package,
+    function: str,
+    steps: Sequence[Step],
+    limit: float,
+    graph: Graph | None = None,
 ) -> Divergence | None:
-    """In the order of the program, on a fresh state; without `graph` only outputs are known."""
+    """In the order of the program, in the last of `steps` from a fresh state.
+
+    Without `graph` only outputs are known.
+    """
+    *before, step = steps
     known = dict(step.outputs)
     if graph is not None and not graph.states:
         known = torch_values(graph, step.inputs) | known
@@ -62,7 +70,10 @@ def first_divergence(
                 found.append(Divergence(op.name, op.type, diff, agreed[0]))
 
     runner = Interpreter(package, function)
-    runner.predict(step.inputs, runner.make_state(), watch)
+    state = runner.make_state()
+    for earlier in before:
+        runner.predict(earlier.inputs, state)
+    runner.predict(step.inputs, state, watch)
     return found[0] if found else None
 
 

@@ -1,42 +1,23 @@
-"""What is known to go wrong with packages like this one, found by reading it.
+"""What is known to go wrong with programs like this one, found by reading it.
 
-An `error` makes wrong numbers, a `warning` did so on some devices or versions, a `note` is worth
-knowing. Issue numbers are those of apple/coremltools unless said.
+Numbers in brackets are issues of apple/coremltools.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator
 
-from vrt.coreml.contract import FunctionContract, Port
-from vrt.coreml.errors import CoreMLError
+from vrt.coreml.findings import Finding
 from vrt.coreml.package import Package
 from vrt.coreml.program import Function, Name, Operation
-from vrt.coreml.types import TensorType
 
-Level = Literal["error", "warning", "note"]
 # Operations through which a value is still the same value, moved or held in another type.
 PASSING = {"cast", "reshape", "squeeze", "expand_dims", "transpose", "identity", "slice_by_index"}
 SHIFTING = PASSING | {"add", "select"}  # and those around the ids of an embedding
 STATE_WIDTH = 32  # numbers: the ANE refuses states of another width (2631)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """`where` names the function and the operation or port."""
-
-    level: Level
-    rule: str
-    where: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.level}: {self.rule}: {self.where}: {self.text}"
-
-
 def lint(package: Package) -> list[Finding]:
     """All findings, in the order of functions and operations."""
-    found = list(_metadata(package))
+    found: list[Finding] = []
     for function in package.functions.values():
         for rule in (
             _softmax_then_log,
@@ -55,29 +36,29 @@ def _at(function: Function, name: str) -> str:
     return f"{function.name}, {name}"
 
 
-def _sources(
-    function: Function, op: Operation, key: str, through: set[str]
+def sources(
+    function: Function, names: Iterable[str], through: set[str]
 ) -> Iterator[Operation | str]:
-    """What computes the argument `key`, seen through operations that only pass it on."""
-    argument = op.inputs.get(key)
-    waiting = [argument.text] if isinstance(argument, Name) else []
+    """What computes these values, and what that passes on; an input is its name."""
+    waiting = list(names)
     while waiting:
         name = waiting.pop()
-        producer = function.producer(name)
-        if producer is None:
-            yield name
-        elif producer.type in through:
-            yield producer
-            waiting += [n for n in producer.reads()]
-        else:
-            yield producer
+        op = function.producer(name)
+        yield name if op is None else op
+        if op is not None and op.type in through:
+            waiting += op.reads()
+
+
+def _named(op: Operation, key: str) -> list[str]:
+    argument = op.inputs.get(key)
+    return [argument.text] if isinstance(argument, Name) else []
 
 
 def _softmax_then_log(function: Function) -> Iterator[Finding]:
     for op in function.operations:
         if op.type != "log":
             continue
-        for source in _sources(function, op, "x", PASSING):
+        for source in sources(function, _named(op, "x"), PASSING):
             if isinstance(source, Operation) and source.type == "softmax":
                 half = source.outputs[0][1].dtype == "float16"
                 yield Finding(
@@ -128,7 +109,7 @@ def _half_ids(function: Function) -> Iterator[Finding]:
 
 
 def _half(function: Function, op: Operation) -> Iterator[Operation | str]:
-    for source in _sources(function, op, "indices", SHIFTING):
+    for source in sources(function, _named(op, "indices"), SHIFTING):
         type = function.inputs[source] if isinstance(source, str) else source.outputs[0][1]
         if type.dtype == "float16":
             yield source
@@ -167,65 +148,3 @@ def _lstm(function: Function) -> Iterator[Finding]:
             _at(function, names[0]),
             "no public measurement has it on the ANE: expect the CPU, or export it unrolled",
         )
-
-
-def _metadata(package: Package) -> Iterator[Finding]:
-    try:
-        contract = package.contract
-    except CoreMLError as error:
-        yield Finding("error", "metadata", "package", str(error))
-        return
-    if contract is None:
-        yield Finding(
-            "warning",
-            "no metadata",
-            "package",
-            "it does not say which class is blank, nor its layouts; a host has to guess",
-        )
-        return
-    if {f.name for f in contract.functions} != package.functions.keys():
-        said = ", ".join(f.name for f in contract.functions)
-        there = ", ".join(package.functions)
-        yield Finding("error", "metadata", "package", f"it names functions {said}; it has {there}")
-        return
-    for said in contract.functions:
-        yield from _ports(said, package.function(said.name), contract.sizes)
-
-
-def _ports(said: FunctionContract, function: Function, sizes: dict[str, int]) -> Iterator[Finding]:
-    given = {n: t for n, t in function.inputs.items() if not t.state}
-    states = {n: t for n, t in function.inputs.items() if t.state}
-    for role, ports, types in (
-        ("input", said.inputs, given),
-        ("output", said.outputs, function.outputs),
-        ("state", said.states, states),
-    ):
-        if {p.name for p in ports} != types.keys():
-            yield Finding(
-                "error",
-                "metadata",
-                function.name,
-                f"it names {role}s {_names(p.name for p in ports)}; there are {_names(types)}",
-            )
-            continue
-        for port in ports:
-            why = _misfit(port, types[port.name], sizes)
-            if why:
-                yield Finding("error", "metadata", _at(function, port.name), why)
-
-
-def _misfit(port: Port, type: TensorType, sizes: dict[str, int]) -> str | None:
-    if port.dtype != type.dtype or not type.fits(port.shape):
-        return f"it says {port.dtype}{list(port.shape)}, the program {type}"
-    letters = port.axes.split()
-    if len(letters) != len(port.shape):
-        return f"its axes are {port.axes!r}, of a shape {list(port.shape)}"
-    for letter, length in zip(letters, port.shape, strict=True):
-        wanted = int(letter) if letter.isdecimal() else sizes.get(letter, length)
-        if wanted != length:
-            return f"its axis {letter} is {length}, where the metadata say {wanted}"
-    return None
-
-
-def _names(names: object) -> str:
-    return ", ".join(names) or "none"
