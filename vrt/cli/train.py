@@ -11,6 +11,7 @@ EXAMPLES = """\b
 Examples:
   vrt train digits-rnnt --speech recordings --output models/digits-rnnt
   OMP_NUM_THREADS=1 vrt train digits-rnnt --steps 20 --no-report
+  OMP_NUM_THREADS=1 vrt train digits-voxtral -o models/digits-voxtral
 
 The same command on the same machine writes the same bytes.
 """
@@ -53,5 +54,33 @@ def digits_rnnt(
         raise typer.BadParameter(f"{output} is a file; name a folder", param_hint="'--output'")
     plan = Plan(seed=seed) if steps is None else Plan(seed=seed, steps=steps)
     target = receipt or output.parent / "train-digits-rnnt.json"
+    run(plan, speech, output, target, report, remark)
+    remark(f"model: {output}; receipt: {target}")
+
+
+@app.command("digits-voxtral", epilog=EXAMPLES)
+def digits_voxtral(
+    speech: Speech = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the model goes.")
+    ] = Path("digits-voxtral"),
+    receipt: Annotated[
+        Path | None,
+        typer.Option("--receipt", metavar="FILE", help="Else train-digits-voxtral.json beside it."),
+    ] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Else the plan's.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of weights and streams.")] = 1,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Measure the result on the test sets.")
+    ] = True,
+) -> None:
+    """Train the Voxtral Realtime that writes spoken digits (half an hour on one core)."""
+    from vrt.train.voxtral_digits import Plan
+    from vrt.train.voxtral_run import run
+
+    if output.is_file():
+        raise typer.BadParameter(f"{output} is a file; name a folder", param_hint="'--output'")
+    plan = Plan(seed=seed) if steps is None else Plan(seed=seed, steps=steps)
+    target = receipt or output.parent / "train-digits-voxtral.json"
     run(plan, speech, output, target, report, remark)
     remark(f"model: {output}; receipt: {target}")

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vrt.voxtral.config import FRAMES_PER_TOKEN
+from vrt.voxtral.config import FRAMES_PER_TOKEN, MEL_PER_TOKEN
 from vrt.voxtral.decoder import Decoder, DecoderState
 from vrt.voxtral.encoder import Encoder, group_mask
 from vrt.voxtral.model import VoxtralRealtime
@@ -27,7 +27,10 @@ GROUP = 48
 def encode_streams(
     model: VoxtralRealtime, mels: Float[Tensor, "B T M"]
 ) -> Float[Tensor, "B frames D"]:
-    """Encoder frames of whole padded streams."""
+    """Encoder frames of whole padded streams: a multiple of 12 tokens each, or ValueError."""
+    frames = mels.shape[1] * FRAMES_PER_TOKEN // MEL_PER_TOKEN
+    if frames % GROUP:
+        raise ValueError(f"streams of {frames} encoder frames: train on a multiple of {GROUP}")
     x = torch.stack([model.stem(mel) for mel in mels])
     return _encoder(model.encoder, x.flatten(0, 1), len(mels)).view_as(x)
 
