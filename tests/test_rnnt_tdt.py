@@ -9,7 +9,7 @@ from rnnt_cases import random_case, unchecked
 from rnnt_dictionary_beam import rows_of
 from rnnt_tdt_cases import random_tdt_case, tdt_differences
 
-from vrt.rnnt import BeamConfig, BeamError, Trace, malsd
+from vrt.rnnt import BeamConfig, BeamError, Fusion, Trace, malsd
 from vrt.rnnt.model import ModelScorer, Transducer, TransducerConfig
 from vrt.rnnt.tdt import tdt_malsd
 from vrt.rnnt.tdt_config import TdtConfig
@@ -17,7 +17,7 @@ from vrt.rnnt.tdt_greedy import tdt_greedy
 from vrt.rnnt.tdt_model import TdtModelScorer
 from vrt.rnnt.tdt_scorer import DurationScorer
 from vrt.rnnt.tdt_toy import ToyDurationScorer
-from vrt.rnnt.toy import ToyScorer, toy_frames
+from vrt.rnnt.toy import ToyNgram, ToyScorer, toy_frames
 from vrt.rnnt.toy_formula import Formula
 
 INF = math.inf
@@ -299,14 +299,10 @@ def test_beams_that_are_too_wide_are_refused():
     assert len(run(scorer, [2], beam_size=6)[0]) > 0
     with pytest.raises(BeamError, match=r"beam_size 7 is larger than 3 classes .* times 2 dur"):
         run(scorer, [2], beam_size=7)
-    early = random_tdt_case(next(s for s in range(99) if fused_early(s))).config.beam
+    fusion = {"fusion": (Fusion(ToyNgram(1, 2), 0.5),)}
+    assert len(run(scorer, [2], beam_size=6, pruning_mode="late", **fusion)[0]) > 0
     with pytest.raises(BeamError, match="beam_size 4 is larger than the scorer's 3 classes"):
-        run(scorer, [2], **{**vars(early), "beam_size": 4})
-
-
-def fused_early(seed):
-    beam = random_tdt_case(seed).config.beam
-    return beam.fusion and beam.pruning_mode == "early"
+        run(scorer, [2], beam_size=4, pruning_mode="early", **fusion)
 
 
 @pytest.mark.parametrize("search", [tdt_malsd, tdt_greedy])

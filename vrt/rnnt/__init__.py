@@ -10,6 +10,12 @@ from vrt.rnnt.paths import Step
 from vrt.rnnt.predictor import LSTMState, Predictor
 from vrt.rnnt.scorer import Scorer
 from vrt.rnnt.session import BeamSession, BeamSessionError, BeamUpdate
+from vrt.rnnt.tdt import tdt_malsd
+from vrt.rnnt.tdt_config import TdtConfig
+from vrt.rnnt.tdt_greedy import tdt_greedy
+from vrt.rnnt.tdt_model import TdtModelScorer
+from vrt.rnnt.tdt_scorer import DurationScorer
+from vrt.rnnt.tdt_session import TdtSession
 from vrt.rnnt.trace import Iteration, Trace
 
 __all__ = [
@@ -19,6 +25,7 @@ __all__ = [
     "BeamSession",
     "BeamSessionError",
     "BeamUpdate",
+    "DurationScorer",
     "Fusion",
     "Hypothesis",
     "Iteration",
@@ -29,9 +36,14 @@ __all__ = [
     "Predictor",
     "Scorer",
     "Step",
+    "TdtConfig",
+    "TdtModelScorer",
+    "TdtSession",
     "Trace",
     "Transducer",
     "TransducerConfig",
     "greedy",
     "malsd",
+    "tdt_greedy",
+    "tdt_malsd",
 ]
