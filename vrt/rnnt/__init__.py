@@ -1,11 +1,14 @@
 """Beam and greedy search of a transducer (RNN-T) over anything that scores."""
 
+from vrt.rnnt.arpa import ArpaError
+from vrt.rnnt.boosting import BoostingTree, tokenized
 from vrt.rnnt.config import BeamConfig, BeamError, Fusion
 from vrt.rnnt.greedy import greedy
 from vrt.rnnt.joint import Joint
 from vrt.rnnt.malsd import malsd
 from vrt.rnnt.model import PARAKEET, ModelScorer, Transducer, TransducerConfig
 from vrt.rnnt.nbest import Hypothesis, NBest
+from vrt.rnnt.ngram import Ngram
 from vrt.rnnt.paths import Step
 from vrt.rnnt.predictor import LSTMState, Predictor
 from vrt.rnnt.scorer import Scorer
@@ -17,14 +20,17 @@ from vrt.rnnt.tdt_model import TdtModelScorer
 from vrt.rnnt.tdt_scorer import DurationScorer
 from vrt.rnnt.tdt_session import TdtSession
 from vrt.rnnt.trace import Iteration, Trace
+from vrt.rnnt.why import why
 
 __all__ = [
     "PARAKEET",
+    "ArpaError",
     "BeamConfig",
     "BeamError",
     "BeamSession",
     "BeamSessionError",
     "BeamUpdate",
+    "BoostingTree",
     "DurationScorer",
     "Fusion",
     "Hypothesis",
@@ -33,6 +39,7 @@ __all__ = [
     "LSTMState",
     "ModelScorer",
     "NBest",
+    "Ngram",
     "Predictor",
     "Scorer",
     "Step",
@@ -46,4 +53,6 @@ __all__ = [
     "malsd",
     "tdt_greedy",
     "tdt_malsd",
+    "tokenized",
+    "why",
 ]

@@ -18,11 +18,12 @@ written as characters contain. Format: SRILM's ngram-format(5).
 """
 
 import gzip
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 KENLM_BINARY = b"mmap lm http://kheafield.com/code"
 
@@ -62,7 +63,7 @@ def read_arpa(path: str | Path) -> list[list[Entry]]:
         raise ArpaError(f"{path} is a damaged gzip file: {error}") from error
 
 
-def _text(path: Path, head: bytes) -> TextIO:
+def _text(path: Path, head: bytes) -> io.TextIOWrapper:
     # newline="\n": a token may be a character that Python takes for the end of a line.
     if head[:2] == b"\x1f\x8b":
         return gzip.open(path, "rt", encoding="utf-8", newline="\n")
@@ -72,7 +73,7 @@ def _text(path: Path, head: bytes) -> TextIO:
 @dataclass
 class _Lines:
     path: Path
-    file: TextIO
+    file: io.TextIOWrapper
     number: int = 0
 
     def orders(self) -> list[list[Entry]]:

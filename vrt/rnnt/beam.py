@@ -4,12 +4,13 @@ B utterances, K beam slots, R = B*K rows.
 """
 
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from vrt.rnnt.config import BeamConfig, BeamError
+from vrt.rnnt.config import BeamConfig, BeamError, Fusion
 from vrt.rnnt.fusion import FusionState
 from vrt.rnnt.hypotheses import BeamHypotheses
 from vrt.rnnt.scorer import Scorer
@@ -51,3 +52,19 @@ def refuse_config(scorer: Scorer, config: BeamConfig) -> None:
         raise BeamError(
             f"fusion needs blank as the last class, {scorer.vocab - 1}; it is {scorer.blank}"
         )
+    for place, part in enumerate(config.fusion):
+        _refuse_fusion(place, part, scorer.vocab - 1)
+
+
+def _refuse_fusion(place: int, part: Fusion, labels: int) -> None:
+    name = f"fusion model {place} ({type(part.model).__name__})"
+    if not isfinite(part.alpha):
+        raise BeamError(f"alpha of {name} is {part.alpha}; give a finite number")
+    scores, _ = part.model.advance(part.model.start(1))
+    if scores.shape[-1] != labels:
+        raise BeamError(
+            f"{name} scores {scores.shape[-1]} labels, the scorer has {labels} (blank not counted):"
+            " build it for this model's tokens"
+        )
+    if (scores * part.alpha).isnan().any():
+        raise BeamError(f"{name} times its alpha, {part.alpha}, gives NaN: 0 times infinity?")

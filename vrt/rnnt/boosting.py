@@ -48,10 +48,11 @@ class BoostingTree:
     again if "abc" is under way and breaks off; a complete phrase whose last tokens begin another
     one pays for those as well if they break off; and a phrase repeated earns again.
 
-    Its scores are no log-probabilities, 0 for most tokens: use it with
-    `blank_lm_score_mode="no_score"` (see `boosted`). NeMo's default, made for language models,
-    scales blank by 1 + alpha and charges every label for not being blank, and with a boosting tree
-    deletes more words the larger alpha is.
+    Its scores are no log-probabilities: 0 for most tokens, so most hypotheses keep their order.
+    Search with `blank_lm_score_mode="no_score"`; the other mode is made for language models, and
+    moves the balance of blank and labels by alpha even where the tree says nothing. An alpha of
+    0.25 to 1 is a place to start: much above, unlikely tokens of a phrase are inserted.
+    `vrt.rnnt.why` shows what the tree did to a hypothesis.
     """
 
     graph: BackoffGraph
