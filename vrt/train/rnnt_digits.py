@@ -1,6 +1,7 @@
 """Training of `digits-rnnt`: a small transducer that spells strings of digits.
 
-B utterances, n samples (16 kHz), T mel frames (10 ms), S encoder frames (40 ms), U characters.
+B utterances, n samples (16 kHz), T mel frames (10 ms), S encoder frames (40 ms), E encoder
+width, U characters.
 """
 
 from collections.abc import Callable
@@ -9,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor
+from torch import Tensor, nn
 
-from vrt.rnnt.acoustic import FLUSH_SAMPLES, AcousticConfig, AcousticTransducer
+from vrt.rnnt.acoustic import FLUSH_SAMPLES, FRAME_SAMPLES, AcousticConfig, AcousticTransducer
 from vrt.rnnt.encoder import SUBSAMPLING, EncoderConfig
 from vrt.rnnt.front import MEL_BINS
 from vrt.rnnt.model import TransducerConfig
@@ -21,6 +22,7 @@ from vrt.train.progress import Progress
 from vrt.train.schedule import learning_rate
 from vrt.train.strings import LONGEST, Drawer, Example, Recipe, varied_mel
 
+NOTHING, UNKNOWN = len(WORDS), -100  # frames between digits; the first half of a digit
 LABELS = tuple(sorted({*" ".join(WORDS)}))  # 15 letters and the space
 
 
@@ -28,7 +30,7 @@ LABELS = tuple(sorted({*" ".join(WORDS)}))  # 15 letters and the space
 class Plan:
     """Everything that decides the weights; the same plan on one machine gives the same bytes."""
 
-    steps: int = 3000
+    steps: int = 2500
     seed: int = 1
     width: int = 160
     layers: int = 3
@@ -40,6 +42,8 @@ class Plan:
     peak: float = 2e-3  # learning rate
     warm_up: int = 100  # steps
     easy: float = 0.12  # share of the steps with 1 to 3 digits
+    helper: float = 5.0  # weight of the helper loss at the first step
+    helped: float = 0.6  # share of the steps over which it falls to 0
     clip: float = 5.0  # of the gradient's norm
     weight_decay: float = 0.01
     recipe: Recipe = field(default_factory=Recipe)
@@ -67,6 +71,7 @@ class Batch:
     frames: Int64[Tensor, "B"]  # encoder frames
     labels: Int64[Tensor, "B U"]
     lengths: Int64[Tensor, "B"]
+    classes: Int64[Tensor, "B S"]  # digit of each encoder frame, NOTHING, or UNKNOWN
 
 
 def train(corpus: Corpus, plan: Plan, tell: Callable[[str], None]) -> AcousticTransducer:
@@ -87,18 +92,23 @@ def train(corpus: Corpus, plan: Plan, tell: Callable[[str], None]) -> AcousticTr
 def _train(corpus: Corpus, plan: Plan, tell: Callable[[str], None]) -> AcousticTransducer:
     torch.manual_seed(plan.seed)  # weights and dropout
     model = AcousticTransducer(plan.config()).train()
+    helper = nn.Linear(plan.width, NOTHING + 1)  # thrown away in the end
+    weights = [*model.parameters(), *helper.parameters()]
     drawer = Drawer.of(corpus.train(), corpus.train_sentences(), plan.recipe)
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=plan.peak, betas=(0.9, 0.98), weight_decay=plan.weight_decay
+        weights, lr=plan.peak, betas=(0.9, 0.98), weight_decay=plan.weight_decay
     )
     progress = Progress(plan.steps, tell)
     for step in range(plan.steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, plan.steps, plan.peak, plan.warm_up)
-        loss = batch_loss(model, draw_batch(model, drawer, plan, step))
+        batch = draw_batch(model, drawer, plan, step)
+        frames = encoded(model, batch)
+        loss = batch_loss(model, frames, batch)
+        share = plan.helper * max(0.0, 1 - step / (plan.helped * plan.steps))
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
+        (loss + share * helper_loss(helper, frames, batch)).backward()
+        torch.nn.utils.clip_grad_norm_(weights, plan.clip)
         optimizer.step()
         progress.step(loss.item())
     return model.eval()
@@ -125,20 +135,49 @@ def collate(
         mels.append(varied_mel(model.front(torch.from_numpy(samples)), rng, recipe, silence))
     spell = model.transducer.vocabulary.tokens
     texts = [torch.tensor(spell(example.text), dtype=torch.int64) for example in examples]
+    counts = [len(mel) // SUBSAMPLING for mel in mels]
+    classes = [frame_classes(e, count) for e, count in zip(examples, counts, strict=True)]
     pad = torch.nn.utils.rnn.pad_sequence
     return Batch(
         pad(mels, batch_first=True, padding_value=silence),
-        torch.tensor([len(mel) // SUBSAMPLING for mel in mels]),
+        torch.tensor(counts),
         pad(texts, batch_first=True),
         torch.tensor([len(text) for text in texts]),
+        pad(classes, batch_first=True, padding_value=UNKNOWN),
     )
 
 
-def batch_loss(model: AcousticTransducer, batch: Batch) -> Float[Tensor, ""]:
-    """Mean over utterances of the transducer loss, in nats."""
+def frame_classes(example: Example, count: int) -> Int64[Tensor, "S"]:
+    """What is being said at the middle of each of `count` encoder frames."""
+    classes = torch.full((count,), NOTHING)
+    middles = (torch.arange(count) + 0.5) * FRAME_SAMPLES
+    for first, end, value in example.spans:
+        classes[(middles >= first) & (middles < end)] = UNKNOWN
+        classes[(middles >= (first + end) / 2) & (middles < end)] = value
+    return classes
+
+
+def encoded(model: AcousticTransducer, batch: Batch) -> Float[Tensor, "B S E"]:
     state = model.encoder.initial(len(batch.mel), model.front.silence)
-    frames, _ = model.encoder(batch.mel, state)
-    start = torch.full((len(batch.mel), 1), model.transducer.config.blank)
+    return model.encoder(batch.mel, state)[0]
+
+
+def helper_loss(
+    helper: nn.Linear, frames: Float[Tensor, "B S E"], batch: Batch
+) -> Float[Tensor, ""]:
+    """Mean over encoder frames of the cross-entropy of their classes, in nats.
+
+    Without it the predictor learns to spell first, and the encoder is not asked for a long time.
+    """
+    logits = helper(frames).flatten(0, 1)
+    return nn.functional.cross_entropy(logits, batch.classes.flatten(), ignore_index=UNKNOWN)
+
+
+def batch_loss(
+    model: AcousticTransducer, frames: Float[Tensor, "B S E"], batch: Batch
+) -> Float[Tensor, ""]:
+    """Mean over utterances of the transducer loss, in nats."""
+    start = torch.full((len(frames), 1), model.transducer.config.blank)
     said, _ = model.transducer.decoder(torch.cat([start, batch.labels], 1))
     joint = model.transducer.joint
     logits = joint.joint(

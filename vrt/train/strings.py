@@ -4,7 +4,7 @@ n samples (16 kHz), T mel frames (10 ms), M mel bins.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Float32
@@ -24,6 +24,7 @@ class Example:
     samples: Samples
     text: str
     speaker: str = ""
+    spans: tuple[tuple[int, int, int], ...] = ()  # first sample, end, value of each digit
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,18 @@ def join(
     zeros = [np.zeros(round(gap * SAMPLE_RATE), dtype=np.float32) for gap in gaps_s]
     parts = [part for pair in zip(zeros, clips, strict=False) for part in pair]
     return np.concatenate([*parts, zeros[-1]])
+
+
+def spans(
+    clips: Sequence[Float32[np.ndarray, "_"]], gaps_s: Sequence[float], values: Sequence[int]
+) -> tuple[tuple[int, int, int], ...]:
+    """Where `join` puts each clip, with its value."""
+    found, place = [], 0
+    for clip, gap, value in zip(clips, gaps_s, values, strict=False):
+        first = place + round(gap * SAMPLE_RATE)
+        place = first + len(clip)
+        found.append((first, place, value))
+    return tuple(found)
 
 
 def test_strings(
@@ -117,7 +130,7 @@ class Drawer:
                 samples, augment.noise(len(samples), rng), rng.uniform(*recipe.snr_db)
             )
         samples = augment.at_level(samples, rng.uniform(*recipe.level_db))
-        return Example(samples, example.text, example.speaker)
+        return replace(example, samples=samples)
 
     def _string(self, rng: np.random.Generator, count: int) -> Example:
         recipe = self.recipe
@@ -133,7 +146,13 @@ class Drawer:
         gaps = rng.uniform(*recipe.gap_s, count + 1)
         gaps = np.where(rng.uniform(size=count + 1) < recipe.long_gap, 0.7 * rng.uniform(), gaps)
         gaps[[0, -1]] = rng.uniform(*recipe.edge_s, 2)
-        return Example(join(clips, gaps.tolist()), " ".join(digit.word for digit in digits))
+        edges, values = gaps.tolist(), [digit.value for digit in digits]
+        return Example(
+            join(clips, edges),
+            " ".join(digit.word for digit in digits),
+            digits[0].speaker,
+            spans(clips, edges, values),
+        )
 
     def _nothing(self, rng: np.random.Generator) -> Samples:
         """A piece of a sentence; one in four is noise or zeros."""
