@@ -1,5 +1,7 @@
 """Training of the digits transducer: the same command gives the same bytes, and it learns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +11,23 @@ from vrt.receipt.plain import plain, rounded
 from vrt.rnnt.acoustic import AcousticTransducer
 from vrt.rnnt.acoustic_files import load_acoustic, save_acoustic
 from vrt.train import evaluation, rnnt_report, rnnt_run
-from vrt.train.corpus import TRAIN_SPEAKERS, UNHEARD_SPEAKERS, Corpus, Digit, Sentence
+from vrt.train.corpus import TRAIN_SPEAKERS, UNHEARD_SPEAKERS, WORDS, Corpus, Digit, Sentence
 from vrt.train.loss import transducer_loss
 from vrt.train.rnnt_card import card
-from vrt.train.rnnt_digits import LABELS, Plan, batch_loss, collate, draw_batch, train
+from vrt.train.rnnt_digits import (
+    LABELS,
+    NOTHING,
+    UNKNOWN,
+    Batch,
+    Plan,
+    batch_loss,
+    collate,
+    draw_batch,
+    encoded,
+    frame_classes,
+    helper_loss,
+    train,
+)
 from vrt.train.strings import Drawer, Example, Recipe
 
 TINY = {"width": 16, "predictor_width": 12, "joint_width": 12, "batch": 4, "batch_digits": 8}
@@ -47,6 +62,10 @@ def quiet(_line):
     pass
 
 
+def loss_of(model, batch):
+    return batch_loss(model, encoded(model, batch), batch)
+
+
 def test_labels_are_the_letters_of_the_digits_and_the_space():
     assert "".join(LABELS) == " efghinorstuvwxz"
 
@@ -78,7 +97,7 @@ def test_the_loss_falls_and_progress_tells_it(corpus):
     drawer = Drawer.of(corpus.train(), corpus.train_sentences(), plan.recipe)
     batch = draw_batch(model, drawer, plan, 1000)  # of no step of the training
     # Measured: a third of the loss is left.
-    assert batch_loss(model, batch) < 0.6 * batch_loss(fresh, batch)
+    assert loss_of(model, batch) < 0.6 * loss_of(fresh, batch)
 
 
 def test_run_writes_model_receipt_and_card(corpus, tmp_path, monkeypatch):
@@ -122,7 +141,7 @@ def test_padding_does_not_reach_the_loss(corpus):
 
     def loss(chosen):
         batch = collate(model, chosen, Fixed(np.random.PCG64(0)), plain)
-        return batch_loss(model, type(batch)(batch.mel.double(), *list(vars(batch).values())[1:]))
+        return loss_of(model, replace(batch, mel=batch.mel.double()))
 
     alone = torch.stack([loss([string]) for string in strings])
     # Measured: 3e-15; matrix products of other sizes.
@@ -159,4 +178,41 @@ def test_loss_is_over_the_engines_own_modules(corpus):
         torch.stack(rows, 1)[None], batch.labels, batch.frames, batch.lengths
     )
     # Measured: 2e-7 relative; fp32 sums in another order.
-    torch.testing.assert_close(batch_loss(model, batch), by_scorer[0], rtol=5e-6, atol=0)
+    torch.testing.assert_close(loss_of(model, batch), by_scorer[0], rtol=5e-6, atol=0)
+
+
+def test_frames_are_named_by_what_is_said_at_their_middle():
+    """A digit from sample 640 to 3200: frames 1 to 4, of which the second half is named."""
+    samples = np.zeros(6400, dtype=np.float32)
+    found = frame_classes(Example(samples, "seven", spans=((640, 3200, 7),)), 7)
+    assert found.tolist() == [NOTHING, UNKNOWN, UNKNOWN, 7, 7, NOTHING, NOTHING]
+
+
+def test_spans_are_where_the_digits_are(corpus):
+    recipe = Recipe(empty=0.0, clean=1.0, reverberant=0.0, babble=0.0)
+    drawer = Drawer.of(corpus.train(), corpus.train_sentences(), recipe)
+    rng = np.random.default_rng(4)
+    for count in (1, 3, 6):
+        example = drawer.draw(rng, count)
+        assert [WORDS[value] for _, _, value in example.spans] == example.text.split()
+        heard = np.zeros(len(example.samples), dtype=bool)
+        for first, end, _ in example.spans:
+            heard[first:end] = True
+        power = np.square(example.samples, dtype=np.float64)
+        # Filters ring: a thousandth of the power may lie between.
+        assert power[~heard].sum() < 1e-3 * power.sum()
+
+
+def test_the_helper_asks_for_the_named_frames_alone():
+    helper = torch.nn.Linear(2, NOTHING + 1)
+    batch = Batch(
+        torch.zeros(1, 12, 40),
+        torch.tensor([3]),
+        torch.zeros(1, 0, dtype=torch.int64),
+        torch.tensor([0]),
+        torch.tensor([[4, UNKNOWN, NOTHING]]),
+    )
+    frames = torch.randn(1, 3, 2, generator=torch.Generator().manual_seed(0))
+    log_probs = helper(frames[0]).log_softmax(-1)
+    wanted = -(log_probs[0, 4] + log_probs[2, NOTHING]) / 2
+    torch.testing.assert_close(helper_loss(helper, frames, batch), wanted)
