@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from vrt import __version__
-from vrt.cli import bench, coreml, demo, golden, info, stream, train, transcribe
+from vrt.cli import bench, coreml, decode, demo, golden, info, quality, stream, train, transcribe
 from vrt.cli.failures import CommandGroup
 from vrt.cli.interrupts import hear_no_more, hear_presses
 from vrt.cli.output import replace_closed, speak_utf8
@@ -58,6 +58,7 @@ def _vrt(
 
 
 app.command("transcribe", epilog=transcribe.EXAMPLES)(transcribe.transcribe)
+app.command("decode", epilog=decode.EXAMPLES)(decode.decode)
 app.command("stream", epilog=stream.EXAMPLES)(stream.stream)
 app.command("info", epilog=info.EXAMPLES)(info.info)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
@@ -65,6 +66,7 @@ app.add_typer(golden.app, name="golden")
 app.add_typer(bench.app, name="bench")
 app.add_typer(coreml.app, name="coreml")
 app.add_typer(train.app, name="train")
+app.add_typer(quality.app, name="quality")
 
 
 def main() -> None:
