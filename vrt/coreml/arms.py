@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vrt.coreml.contract import LSTM, Cache, Precision, Tail
-from vrt.coreml.convert import Target
+from vrt.coreml.convert import Target, refuse_other
 from vrt.coreml.errors import CoreMLError
 from vrt.coreml.graphs_rnnt import UTTERANCE
 
@@ -28,7 +28,7 @@ class Arm:
     the package has a function `beam_K` for each K, and `beam` is not read.
 
     Raises:
-        CoreMLError: iOS17 with several beams, or beams given twice.
+        CoreMLError: a choice that is not there, iOS17 with several beams, or beams given twice.
     """
 
     beam: int = 8
@@ -43,6 +43,11 @@ class Arm:
     beams: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        refuse_other("precision", self.precision, Precision)
+        refuse_other("lstm", self.lstm, LSTM)
+        refuse_other("tail", self.tail, Tail)
+        refuse_other("target", self.target, Target)
+        refuse_other("cache", self.cache, Cache)
         if self.beams and self.target == "iOS17":
             listed = ",".join(map(str, self.beams))
             raise CoreMLError(

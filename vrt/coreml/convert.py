@@ -50,12 +50,8 @@ def convert(
 
 def refuse(graph: Graph, precision: str, target: str, palettize: int | None) -> None:
     """Raises `CoreMLError` for a setting that is not there, or not for this graph."""
-    for name, value, known in (
-        ("precision", precision, get_args(Precision)),
-        ("target", target, get_args(Target)),
-    ):
-        if value not in known:
-            raise CoreMLError(f"{name} {value!r}: there is {' and '.join(known)}")
+    refuse_other("precision", precision, Precision)
+    refuse_other("target", target, Target)
     if graph.states and target == "iOS17":
         raise CoreMLError("states that Core ML keeps (MLState) need --target iOS18")
     if palettize is None:
@@ -67,6 +63,12 @@ def refuse(graph: Graph, precision: str, target: str, palettize: int | None) -> 
             f"palettes are for the encoder's weights; {graph.kind} is small and decides on tokens,"
             " so it stays as it is: leave out --palettize"
         )
+
+
+def refuse_other(name: str, value: str, choices: Any) -> None:
+    """`choices` is a `Literal`."""
+    if value not in get_args(choices):
+        raise CoreMLError(f"{name} {value!r}: there is {' and '.join(get_args(choices))}")
 
 
 def _traced(graph: Graph) -> torch.jit.ScriptModule:

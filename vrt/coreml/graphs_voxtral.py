@@ -32,7 +32,7 @@ from vrt.coreml.graphs import Draw, Graph
 from vrt.voxtral.config import FRAMES_PER_TOKEN, MEL_PER_TOKEN, TOKEN_MS
 from vrt.voxtral.decoder import Decoder
 from vrt.voxtral.encoder import Encoder
-from vrt.voxtral.layers import SwiGLU
+from vrt.voxtral.layers import Rotary, SwiGLU
 from vrt.voxtral.model import Projector, VoxtralRealtime
 from vrt.voxtral.schedule import Schedule
 from vrt.voxtral.stem import CausalConv1d, ConvStem
@@ -223,7 +223,7 @@ def _encoder(model: VoxtralRealtime, delay: int, cache: Cache) -> Graph:
         _real("frames", frames, "4 D"),
         (config.layers, config.heads, FRAMES_PER_TOKEN, config.head_dim),
         sizes | {"P": config.window - 1},
-        {"window": config.window, "rotary_theta": config.theta, **CLOCK},
+        {"window": config.window, **_turns(model.encoder.rotary), **CLOCK},
     )
 
 
@@ -250,7 +250,7 @@ def _decoder(model: VoxtralRealtime, delay: int, cache: Cache) -> Graph:
         _real("logits", (1, config.vocab), "1 V"),
         (config.layers, config.kv_heads, 1, config.head_dim),
         sizes | {"K": config.head_dim, "P": config.window - 1},
-        {"window": config.window, "rotary_theta": config.theta, **facts, **CLOCK},
+        {"window": config.window, **_turns(model.decoder.rotary), **facts, **CLOCK},
     )
 
 
@@ -299,6 +299,11 @@ def _cached(
 def _angles(steps: int, head_dim: int) -> tuple[Port, Port]:
     shape, axes = (steps, head_dim // 2), f"{steps} K/2"
     return _real("cos", shape, axes), _real("sin", shape, axes)
+
+
+def _turns(rotary: Rotary) -> dict[str, list[float]]:
+    """Radians a position of each pair, which the host multiplies by the position."""
+    return {"rotary_frequencies": rotary.inv_freq.tolist()}
 
 
 def _real(name: str, shape: tuple[int, ...], axes: str) -> Port:

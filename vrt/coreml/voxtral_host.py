@@ -6,7 +6,7 @@ n new ones; a step is 80 ms: 8 mel frames, 4 encoder frames, 1 token.
 All that it knows of the model stands in the packages' contracts, so a Swift host needs no more.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,16 +18,15 @@ from vrt.coreml.scorer import Runner
 
 
 def angles(
-    theta: float, head_dim: int, start: int, count: int
+    frequencies: Sequence[float], start: int, count: int
 ) -> dict[str, Float32[ndarray, "n half"]]:
     """The inputs `cos` and `sin` of `count` positions from `start` on.
 
-    Frequencies are FP32, as the weights were trained with; their product with the position is
-    taken in float64, so that it is right after days of stream.
+    Frequencies are the contract's, rounded to FP32 as the weights were trained with them; their
+    product with the position is taken in float64, so that it is right after days of stream.
     """
-    exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
-    frequencies = np.float32(1) / np.float32(theta) ** exponents
-    turned = np.arange(start, start + count, dtype=np.float64)[:, None] * frequencies
+    positions = np.arange(start, start + count, dtype=np.float64)[:, None]
+    turned = positions * np.array(frequencies, dtype=np.float64)
     return {"cos": np.cos(turned).astype(np.float32), "sin": np.sin(turned).astype(np.float32)}
 
 
@@ -66,7 +65,7 @@ class CachedGraph:
     def feeds(self, given: Mapping[str, ndarray]) -> dict[str, ndarray]:
         """All inputs of the next step."""
         past = np.array([min(self.position, self.sizes["P"])], np.int32)
-        turned = angles(self.facts["rotary_theta"], self.sizes["K"], self.position, self.count)
+        turned = angles(self.facts["rotary_frequencies"], self.position, self.count)
         kept = {} if self.cache is None else {"keys": self.cache.keys, "values": self.cache.values}
         return {**given, **turned, "past": past, **kept}
 
