@@ -12,9 +12,9 @@ from vrt.rnnt.config import BeamConfig, BeamError
 from vrt.rnnt.fast.memory import Memory
 from vrt.rnnt.fast.room import has_room, meeting, trimmed
 from vrt.rnnt.fast.scored import Rows, Undefined
-from vrt.rnnt.fast.slots import Chosen, Rules, Slots, iterate
+from vrt.rnnt.fast.slots import Best, Chosen, Reads, Rules, Slots, gather, iterate
 from vrt.rnnt.fast.trees import NONE, Emissions, Prefixes
-from vrt.rnnt.limits import refuse_endless, undefined
+from vrt.rnnt.limits import undefined
 
 ROOM = 512  # nodes of each tree at first
 
@@ -46,41 +46,35 @@ class FastBeam:
         self.prefixes, self.emissions = Prefixes.start(ROOM), Emissions.start(ROOM, dtype)
         self.memory = Memory(rows, batch * size)
         self._chosen = Chosen.room(size, dtype)
-        self._winner = np.zeros((batch, size), dtype=np.int64)
+        self._reads = Reads.room(batch * size)
+        self._rows, self._winner = (np.zeros((batch, size), dtype=np.int64) for _ in range(2))
         self.counts = np.zeros(7, dtype=np.int64)
 
     @property
     def alive(self) -> Bool[np.ndarray, "B K"]:
         return self.slots.score > -np.inf
 
-    def goes_on(self, frames: int) -> bool:
-        """Whether a living slot reads on; raises BeamError as `limits.goes_on`."""
-        if not (self.slots.active & self.alive).any():
-            return False
-        refuse_endless(self.iterations, self.config, frames)
-        return True
+    def newest(self) -> int:
+        """The newest frame that a living slot is to read; -1: none reads any more."""
+        self._reading, newest = gather(self.slots, self._reads, self._rows)
+        return newest
 
     def step(
         self, frames: Float[Tensor, "B T J"], last: Int64[np.ndarray, "B"], first: int = 0
     ) -> None:
-        """One iteration. Frame t lies at `frames[b, t - first]`; `last` is an utterance's last."""
+        """One iteration, after `newest` was asked. Frame t lies at `frames[b, t - first]`; `last`
+        is an utterance's last, -1 where it has none.
+
+        Raises:
+            BeamError: scores that are no log-probabilities.
+        """
         self._make_room()
-        going = self.slots.active & self.alive
-        utterances, slots = going.nonzero()
-        prefixes, times = self.slots.prefix[going], self.slots.time[going]
-        rows = self.memory.rows_of(prefixes, self.prefixes)
-        try:
-            best = self.memory.rows.best(rows, frames, utterances, times - first)
-        except Undefined as error:
-            where = int(times[error.row]), int(utterances[error.row]), int(slots[error.row])
-            raise BeamError(undefined(error.value, error.label, *where)) from None
-        place = np.full(going.shape, NONE)
-        place[going] = np.arange(len(rows))
+        best = self._best(frames, first)
         merges = iterate(
             self.slots,
             self._after,
             best,
-            place,
+            self._rows,
             (self.prefixes, self.emissions),
             last,
             self._chosen,
@@ -94,6 +88,15 @@ class FastBeam:
         self.iterations += 1
         if not self.remember:
             self.memory.keep(self._held(), self.prefixes)
+
+    def _best(self, frames: Float[Tensor, "B T J"], first: int) -> Best:
+        utterance, slot, frame, prefix = (column[: self._reading] for column in self._reads)
+        rows = self.memory.rows_of(prefix, self.prefixes)
+        try:
+            return self.memory.rows.best(rows, frames, utterance, frame - first)
+        except Undefined as error:
+            where = int(frame[error.row]), int(utterance[error.row]), int(slot[error.row])
+            raise BeamError(undefined(error.value, error.label, *where)) from None
 
     def _held(self) -> Int64[np.ndarray, "n"]:
         """Prefixes of living slots, and those that they were made from."""
@@ -109,6 +112,7 @@ class FastBeam:
             top = meeting(self.prefixes.parent, held)  # nothing above it can be met again
             self.prefixes, new = trimmed(self.prefixes, held, more, top)
             slots.prefix[self.alive] = new[slots.prefix[self.alive]]
+            gather(slots, self._reads, self._rows)
             self.memory.renumber(new)
         if not has_room(self.emissions, more):
             self.trim_emissions()
@@ -125,8 +129,10 @@ def add_merged(score: Float[np.ndarray, "B K"], winner: Int64[np.ndarray, "B K"]
 
     torch's own sum, so that scores are those of the clear search to the bit.
     """
-    slots = np.arange(score.shape[1])
-    to = winner[:, None, :] == slots[:, None]  # [B, winner, slot]
-    rows = np.where(to, score[:, None, :], -np.inf).astype(score.dtype)
-    sums = torch.from_numpy(rows).logsumexp(-1).numpy()
-    score[:] = np.where(winner == slots, sums, -np.inf)
+    size = score.shape[1]
+    lost = (winner != NONE) & (winner != np.arange(size))
+    groups = np.unique(np.argwhere(lost)[:, 0] * size + winner[lost])  # utterance and winner
+    row, best = np.divmod(groups, size)
+    shares = np.where(winner[row] == best[:, None], score[row], score.dtype.type(-np.inf))
+    score[row, best] = torch.from_numpy(shares).logsumexp(-1).numpy()
+    score[lost] = -np.inf

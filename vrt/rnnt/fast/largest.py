@@ -30,16 +30,23 @@ def _insert(
     values: Float[np.ndarray, "R K"],
     labels: Int64[np.ndarray, "R K"],
 ) -> None:
-    size = values.shape[1]
     for r in range(len(rows)):
-        row, value, label = rows[r], values[r], labels[r]
-        for v in range(len(row)):
-            if v >= size and row[v] <= value[size - 1]:
-                continue
-            place = min(v, size - 1)
-            while place > 0 and value[place - 1] < row[v]:
-                value[place] = value[place - 1]
-                label[place] = label[place - 1]
-                place -= 1
-            value[place] = row[v]
-            label[place] = v
+        largest_of(rows[r], values[r], labels[r])
+
+
+@jit
+def largest_of(
+    row: Float[np.ndarray, "V"], value: Float[np.ndarray, "K"], label: Int64[np.ndarray, "K"]
+) -> None:
+    """One row, into `value` and `label`."""
+    last = len(value) - 1
+    for v in range(len(row)):
+        if v > last and row[v] <= value[last]:
+            continue
+        place = min(v, last)
+        while place > 0 and value[place - 1] < row[v]:
+            value[place] = value[place - 1]
+            label[place] = label[place - 1]
+            place -= 1
+        value[place] = row[v]
+        label[place] = v

@@ -16,9 +16,8 @@ from vrt.rnnt.config import BeamConfig
 from vrt.rnnt.fast import network_kernels, network_plain
 from vrt.rnnt.fast.fused import FusionRows
 from vrt.rnnt.fast.jit import COMPILED
-from vrt.rnnt.fast.largest import largest
 from vrt.rnnt.fast.packed import PackedTransducer
-from vrt.rnnt.fast.scored import Undefined, best_of
+from vrt.rnnt.fast.scored import best_of, refuse_undefined
 from vrt.rnnt.fast.slots import Best
 
 ACTIVATIONS = {"relu": network_kernels.RELU, "tanh": network_kernels.TANH}
@@ -41,6 +40,7 @@ class NetworkRows:
         self.again = np.zeros((layers, count, 4 * model.width), dtype=np.float32)
         self.again_known = np.zeros(count, dtype=bool)
         self.predicted = np.zeros((count, model.joint_width), dtype=np.float32)
+        self._first = np.zeros(count, dtype=np.int64)
         # Row 1 holds nothing yet: zeros, fed the start symbol.
         self.again_known[1] = True
         first, before = np.array([0]), np.array([1])
@@ -64,21 +64,18 @@ class NetworkRows:
         parents: Int64[np.ndarray, "n"],
         labels: Int64[np.ndarray, "n"],
     ) -> None:
-        unknown = np.unique(parents[~self.again_known[parents]])
-        if len(unknown):
+        count = network_kernels.first_children(parents, self.again_known, self._first)
+        if count:
+            first = self._first[:count]
             for layer, h, again in zip(self.model.layers, self.h, self.again, strict=True):
-                again[unknown] = layer.again(torch.from_numpy(h[unknown])).numpy()
-            self.again_known[unknown] = True
+                again[first] = layer.again(h[first])
         x = np.empty((len(rows), self.model.width), dtype=np.float32)
         states = zip(self.model.layers, self.again, self.c, self.h, strict=True)
         for layer, again, c, h in states:
-            if layer.enter is None:
-                gates = self.model.table[torch.from_numpy(labels)].numpy()
-            else:
-                gates = layer.enter(torch.from_numpy(x)).numpy()
+            gates = self.model.table[labels] if layer.enter is None else layer.enter(x)
             self.kernels.cell(gates, again, c, h, rows, parents, x)
         self.again_known[rows] = False
-        self.predicted[rows] = self.model.pred(torch.from_numpy(x)).numpy()
+        self.predicted[rows] = self.model.pred(x)
 
     def best(
         self,
@@ -91,21 +88,12 @@ class NetworkRows:
         self.kernels.hidden(
             frames.numpy(), utterances, places, self.predicted, rows, self.activation, hidden
         )
-        logits = self.model.output(torch.from_numpy(hidden))
+        logits = self.model.output(hidden)
         if self._fusion is not None:
-            log_probs = logits.log_softmax(-1)
+            log_probs = torch.from_numpy(logits).log_softmax(-1)
             return best_of(log_probs, rows, self._fusion, self.config, self.model.blank)
-        return self._best_of_logits(logits.numpy())
-
-    def _best_of_logits(self, logits: Float32[np.ndarray, "R V"]) -> Best:
-        """Without the log-probabilities that no one asks for."""
-        top, log_sum = (np.empty(len(logits), dtype=np.float32) for _ in range(2))
-        undefined = self.kernels.normalise(logits, top, log_sum)
+        best = Best.room(len(rows), self.config.beam_size, np.float32)
+        undefined = self.kernels.following(logits, self.model.blank, best)
         if undefined >= 0:
-            row = torch.from_numpy(logits[undefined]).log_softmax(-1)
-            label = int((~(row < torch.inf)).nonzero()[0])
-            raise Undefined(undefined, label, float(row[label]))
-        values, labels = largest(logits, self.config.beam_size)
-        values = (values - top[:, None]) - log_sum[:, None]
-        blank = (logits[:, self.model.blank] - top) - log_sum
-        return Best(values, labels, blank, values, blank)
+            refuse_undefined(torch.from_numpy(logits).log_softmax(-1))
+        return best

@@ -4,13 +4,31 @@ R rows, C rows kept, V classes, H predictor width, J joint width, B utterances, 
 """
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 
 from vrt.rnnt.fast.jit import jit
+from vrt.rnnt.fast.largest import largest_of
 from vrt.rnnt.fast.numeric import F, exp, sigmoid, tanh
+from vrt.rnnt.fast.slots import Best
 
 RELU, TANH, SIGMOID = range(3)
 LANES = 64  # running maxima and sums side by side
+
+
+@jit
+def first_children(
+    parents: Int64[np.ndarray, "n"],
+    known: Bool[np.ndarray, "C"],
+    first: Int64[np.ndarray, "C"],
+) -> int:
+    """Parents whose `again` is not known, each once, into `first`; from now on it is known."""
+    count = 0
+    for parent in parents:
+        if not known[parent]:
+            known[parent] = True
+            first[count] = parent
+            count += 1
+    return count
 
 
 @jit
@@ -77,18 +95,22 @@ def hidden(
 
 
 @jit
-def normalise(
-    logits: Float32[np.ndarray, "R V"],
-    top: Float32[np.ndarray, "R"],
-    log_sum: Float32[np.ndarray, "R"],
-) -> int:
-    """log_softmax is (logit - top) - log_sum. The first row that has none, or -1."""
+def following(logits: Float32[np.ndarray, "R V"], blank: int, best: Best) -> int:
+    """Fill `best`; log_softmax as torch has it, (logit - top) - log(sum), of the K best alone.
+
+    The first row that has none, or -1.
+    """
     lanes = np.empty(LANES, dtype=np.float32)
     for r in range(len(logits)):
-        top[r] = highest(logits[r], lanes)
-        if not (-F(np.inf) < top[r] < F(np.inf)):
+        row, values = logits[r], best.values[r]
+        top = highest(row, lanes)
+        if not (-F(np.inf) < top < F(np.inf)):
             return r
-        log_sum[r] = np.log(exp_sum(logits[r], top[r], lanes))
+        log_sum = F(np.log(exp_sum(row, top, lanes)))
+        largest_of(row, values, best.labels[r])
+        for j in range(len(values)):
+            values[j] = (values[j] - top) - log_sum
+        best.blank[r] = (row[blank] - top) - log_sum
     return -1
 
 

@@ -6,7 +6,9 @@ R rows, C rows kept, V classes, H predictor width, J joint width, B utterances, 
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from vrt.rnnt.fast.largest import largest
 from vrt.rnnt.fast.network_kernels import RELU, TANH
+from vrt.rnnt.fast.slots import Best
 
 
 def cell(
@@ -40,16 +42,15 @@ def hidden(
         out[:] = np.tanh(out) if activation == TANH else _sigmoid(out)
 
 
-def normalise(
-    logits: Float32[np.ndarray, "R V"],
-    top: Float32[np.ndarray, "R"],
-    log_sum: Float32[np.ndarray, "R"],
-) -> int:
-    top[:] = logits.max(axis=1)
+def following(logits: Float32[np.ndarray, "R V"], blank: int, best: Best) -> int:
+    top = logits.max(axis=1)
     undefined = np.flatnonzero(~np.isfinite(top))
     if len(undefined):
         return int(undefined[0])
-    log_sum[:] = np.log(np.exp(logits - top[:, None]).sum(axis=1))
+    log_sum = np.log(np.exp(logits - top[:, None]).sum(axis=1))
+    values, best.labels[:] = largest(logits, best.values.shape[1])
+    best.values[:] = (values - top[:, None]) - log_sum[:, None]
+    best.blank[:] = (logits[:, blank] - top) - log_sum
     return -1
 
 

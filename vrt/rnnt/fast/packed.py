@@ -10,6 +10,7 @@ call of `nn.LSTM` or `nn.Linear`; here it is made once, by operators that torch 
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
@@ -32,10 +33,15 @@ class PackedMatrix:
         else:
             self.weight = weight.t().contiguous()
 
-    def __call__(self, x: Float32[Tensor, "R D"]) -> Float32[Tensor, "R O"]:
+    def __call__(self, x: Float32[np.ndarray, "R D"]) -> Float32[np.ndarray, "R O"]:
+        rows = torch.from_numpy(x)
         if self._onednn:
-            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
+            y = torch.ops.mkldnn._linear_pointwise(rows, self.weight, self.bias, "none", [], "")
+        elif self.bias is None:
+            y = rows @ self.weight
+        else:
+            y = torch.addmm(self.bias, rows, self.weight)
+        return y.numpy()
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class PackedTransducer:
         lstm = transducer.decoder.lstm
         bias = [getattr(lstm, f"bias_ih_l{n}") + getattr(lstm, f"bias_hh_l{n}") for n in
                 range(config.predictor_layers)]
-        self.table = torch.addmm(bias[0], transducer.decoder.embed, lstm.weight_ih_l0.t())
+        self.table = torch.addmm(bias[0], transducer.decoder.embed, lstm.weight_ih_l0.t()).numpy()
         self.layers = [
             Layer(
                 None if n == 0 else PackedMatrix(getattr(lstm, f"weight_ih_l{n}"), bias[n]),

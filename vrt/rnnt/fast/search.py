@@ -15,7 +15,7 @@ from vrt.rnnt.fast.results import nbest_of
 from vrt.rnnt.fast.network import NetworkRows
 from vrt.rnnt.fast.packed import PackedTransducer
 from vrt.rnnt.fast.scored import Rows, ScorerRows
-from vrt.rnnt.limits import refuse_lengths
+from vrt.rnnt.limits import refuse_endless, refuse_lengths
 from vrt.rnnt.malsd import malsd
 from vrt.rnnt.model import ModelScorer
 from vrt.rnnt.nbest import NBest
@@ -61,7 +61,8 @@ def fast_search(
     last = ends - 1
     if config.zero_length == "nemo":
         last = np.maximum(last, 0)
-    while beam.goes_on(frames.shape[1]):
+    while beam.newest() >= 0:
+        refuse_endless(beam.iterations, config, frames.shape[1])
         beam.step(frames, last)
     return beam
 

@@ -43,6 +43,25 @@ class Best(NamedTuple):
     log_probs: Float[np.ndarray, "R K"]  # acoustic
     blank_log_prob: Float[np.ndarray, "R"]
 
+    @classmethod
+    def room(cls, rows: int, size: int, dtype: np.dtype) -> "Best":
+        """To be filled, without fusion."""
+        values, blank = np.empty((rows, size), dtype=dtype), np.empty(rows, dtype=dtype)
+        return cls(values, np.empty((rows, size), dtype=np.int64), blank, values, blank)
+
+
+class Reads(NamedTuple):
+    """The slots that read a frame, as rows."""
+
+    utterance: Int64[np.ndarray, "R"]
+    slot: Int64[np.ndarray, "R"]
+    frame: Int64[np.ndarray, "R"]
+    prefix: Int64[np.ndarray, "R"]
+
+    @classmethod
+    def room(cls, rows: int) -> "Reads":
+        return cls(*(np.zeros(rows, dtype=np.int64) for _ in range(4)))
+
 
 class Chosen(NamedTuple):
     """The best candidates of an utterance so far, in the order of their scores."""
@@ -63,6 +82,23 @@ class Rules(NamedTuple):
     max_symbols: int  # NONE: no cap
     aligned: bool  # blanks are kept for alignments
     by_hash: bool  # equal hash, last label and length merge: collisions="nemo"
+
+
+@jit
+def gather(slots: Slots, reads: Reads, rows: Int64[np.ndarray, "B K"]) -> tuple[int, int]:
+    """Fill `reads`, and `rows` with each slot's place there. How many read, and the newest frame
+    that one of them needs."""
+    count, newest = 0, -1
+    for b in range(slots.score.shape[0]):
+        for k in range(slots.score.shape[1]):
+            rows[b, k] = NONE
+            if slots.active[b, k] and slots.score[b, k] > -np.inf:
+                rows[b, k] = count
+                reads.utterance[count], reads.slot[count] = b, k
+                reads.frame[count], reads.prefix[count] = slots.time[b, k], slots.prefix[b, k]
+                newest = max(newest, slots.time[b, k])
+                count += 1
+    return count, newest
 
 
 @jit
