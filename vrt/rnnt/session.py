@@ -131,6 +131,10 @@ class BeamSession:
             "labels": 16 * len(self._prefix.tokens),
         }
 
+    def require_open(self, call: str) -> None:
+        """Raise `BeamSessionError` naming `call` unless a stream is open."""
+        self._require(call, "open")
+
     def _take(self, frames: Float[Tensor, "T J"]) -> None:
         kept = frames[None] if self._frames is None else torch.cat([self._frames, frames[None]], 1)
         # Kept frames are copies: a caller may write into what it has fed.
