@@ -10,6 +10,7 @@ from vrt.receipt import Receipt, digest
 from vrt.receipt.plain import plain, rounded
 from vrt.rnnt.acoustic import AcousticTransducer
 from vrt.rnnt.acoustic_files import load_acoustic, save_acoustic
+from vrt.rnnt.config import BeamConfig
 from vrt.train import evaluation, rnnt_report, rnnt_run
 from vrt.train.corpus import TRAIN_SPEAKERS, UNHEARD_SPEAKERS, WORDS, Corpus, Digit, Sentence
 from vrt.train.loss import transducer_loss
@@ -106,6 +107,7 @@ def test_run_writes_model_receipt_and_card(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(rnnt_run, "find_speech", lambda folder: tmp_path)
     monkeypatch.setattr(rnnt_run, "load_corpus", lambda folder: corpus)
     monkeypatch.setattr(rnnt_report, "STRINGS", 4)
+    monkeypatch.setattr(rnnt_report, "BEAM", BeamConfig(beam_size=2))
     monkeypatch.setattr(rnnt_report, "QUIET_S", 0.5)
     monkeypatch.setattr(rnnt_report, "LEVELS_DB", (-35.0, -20.0))
     monkeypatch.setattr(evaluation, "RESAMPLES", 100)

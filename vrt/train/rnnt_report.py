@@ -24,7 +24,7 @@ def greedy_reader(model: AcousticTransducer) -> Reader:
     return lambda samples: model.text(transcribe(model, samples).tokens)
 
 
-def beam_reader(model: AcousticTransducer, config: BeamConfig = BEAM) -> Reader:
+def beam_reader(model: AcousticTransducer, config: BeamConfig) -> Reader:
     """The best of the exact beam; empty where no hypothesis survived."""
 
     def read(samples: np.ndarray) -> str:
@@ -72,7 +72,9 @@ def report(
 
 
 def _both(model: AcousticTransducer, strings: list[Example]) -> dict[str, Any]:
-    greedy, beam = (read_strings(r, strings) for r in (greedy_reader(model), beam_reader(model)))
+    greedy, beam = (
+        read_strings(r, strings) for r in (greedy_reader(model), beam_reader(model, BEAM))
+    )
     difference, interval = beam.difference(greedy)
     return {
         "greedy": greedy.describe(),
