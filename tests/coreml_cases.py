@@ -27,7 +27,7 @@ def transducer(seed: int = 0, **changes: object) -> Transducer:
 def searched(
     scorer: Scorer, model: Transducer, beam: int, frames: int = 12, **settings: object
 ) -> tuple[list[tuple], list[float], list[Iteration]]:
-    """Tokens and frames of every hypothesis, their scores, and all iterations: of 12 frames 127."""
+    """Tokens and frames of every hypothesis, their scores, and all iterations: of 12 frames 113."""
     generator = torch.Generator().manual_seed(7)
     encoded = torch.randn(1, frames, model.config.encoder_width, generator=generator)
     given = ModelScorer(model).project(encoded)

@@ -1,5 +1,7 @@
 """A graph into a Core ML program: traced, converted, and compressed where asked."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -8,7 +10,7 @@ import torch
 from vrt.coreml.contract import Port, Precision
 from vrt.coreml.errors import CoreMLError
 from vrt.coreml.graphs import Graph
-from vrt.coreml.toolbox import quiet, toolbox
+from vrt.coreml.toolbox import INSTALL, quiet, toolbox
 
 Target = Literal["iOS17", "iOS18"]
 PALETTE_BITS = (1, 2, 3, 4, 6, 8)
@@ -63,6 +65,8 @@ def refuse(graph: Graph, precision: str, target: str, palettize: int | None) -> 
             f"palettes are for the encoder's weights; {graph.kind} is small and decides on tokens,"
             " so it stays as it is: leave out --palettize"
         )
+    if find_spec("sklearn") is None:
+        raise CoreMLError(f"palettes are found by scikit-learn, which is not there: {INSTALL}")
 
 
 def refuse_other(name: str, value: str, choices: Any) -> None:
@@ -130,7 +134,7 @@ def _before(op: Any) -> list[Any]:
 
 
 def _palettized(program: Program, graph: Graph, bits: int) -> Program:
-    optimize = __import__("coremltools.optimize.coreml", fromlist=["coreml"])
+    optimize = import_module("coremltools.optimize.coreml")
     settings = optimize.OpPalettizerConfig(
         mode="kmeans", nbits=bits, weight_threshold=SMALLEST_PALETTIZED
     )
