@@ -4,6 +4,7 @@ B streams, N positions (80 ms), T = 8 N mel frames, F = 4 N encoder frames, M me
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from vrt.train.voxtral_streams import Stream
 from vrt.train.voxtral_targets import Targets, targets
 from vrt.voxtral.config import (
     FRAMES_PER_TOKEN,
+    HOP,
     MEL_PER_TOKEN,
     SAMPLES_PER_TOKEN,
     VoxtralConfig,
@@ -23,7 +25,10 @@ from vrt.voxtral.config import (
 from vrt.voxtral.mel import LogMel
 from vrt.voxtral.schedule import MAX_DELAY_TOKENS
 
-TRACTS = (0.84, 1.18)  # range of the vocal tract's length
+TRACTS = (0.8, 1.24)  # range of the vocal tract's length
+BANDS = 3  # of mel bins left out, at most
+BAND_WIDTH = 20  # bins, at most
+GAPS = 5  # moments left out, at most
 SHORT_DELAYS = 10  # one of a stream's two delays is at most this
 WRONG_INPUTS = 0.12  # of the pieces and word marks that the decoder is fed, replaced at random
 NO_DIGIT = 10  # class of a frame outside words
@@ -47,7 +52,7 @@ def batch_of(
     """Each stream in another vocal tract, with gaps, and under two delays."""
     mels, delays, said, classes = [], [], [], []
     for stream in streams:
-        mels.append(_varied(padded_mel(stream, log_mel, config), config, rng))
+        mels.append(_varied(stream, padded_mel(stream, log_mel, config), config, rng))
         classes.append(frame_classes(stream, config))
         for most in (SHORT_DELAYS, MAX_DELAY_TOKENS):
             delays.append(int(rng.integers(1, most + 1)))
@@ -83,13 +88,20 @@ def frame_classes(stream: Stream, config: VoxtralConfig) -> Int[np.ndarray, " F"
 
 
 def _varied(
-    mel: Float[Tensor, "T M"], config: VoxtralConfig, rng: np.random.Generator
+    stream: Stream,
+    mel: Float[Tensor, "T M"],
+    config: VoxtralConfig,
+    rng: np.random.Generator,
 ) -> Float[Tensor, "T M"]:
-    """The left pad as it is; behind it another vocal tract, and bands and moments left out."""
+    """The left pad as it is; behind it each voice another, and bands and moments left out."""
     left = config.left_pad_tokens * MEL_PER_TOKEN
-    pad, heard = mel[:left], mel[left:]
-    heard = warp(heard, float(np.exp(rng.uniform(*np.log(TRACTS)))))
-    return torch.cat([pad, mask(heard, rng, float(heard.mean()), gaps=5)])
+    starts = [0, *(left + at // HOP for at in stream.pieces[1:]), len(mel)]
+    voices = [mel[first:last] for first, last in pairwise(starts)]
+    turned = [warp(voice, float(np.exp(rng.uniform(*np.log(TRACTS))))) for voice in voices]
+    heard = torch.cat(turned)[left:]
+    value = float(heard.mean())
+    heard = mask(heard, rng, value, bands=BANDS, band_width=BAND_WIDTH, gaps=GAPS)
+    return torch.cat([mel[:left], heard])
 
 
 def _with_mistakes(

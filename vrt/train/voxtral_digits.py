@@ -49,7 +49,7 @@ class Plan:
     warm_up: int = 80  # steps
     easy: float = 0.06  # share of the steps with digits only
     helped: float = 0.6  # share of the steps over which the helper loss fades
-    pad_weight: float = 0.5  # of a pad in the loss; words and EOS weigh 1
+    pad_weight: float = 0.4  # of a pad in the loss; words and EOS weigh 1
     dropout: float = 0.1  # of what a layer adds
     clip: float = 1.0  # of the gradient's norm
     weight_decay: float = 0.03

@@ -13,7 +13,7 @@ from vrt.train.corpus import Digit, Sentence
 Samples = Float32[np.ndarray, " n"]
 
 KINDS = ("excerpt", "backwards", "shuffled", "babble", "burst")
-SHARES = (0.5, 0.15, 0.15, 0.1, 0.1)
+SHARES = (0.6, 0.1, 0.05, 0.12, 0.13)
 PALINDROME = 9  # "nine" backwards is not far from "nine"
 
 

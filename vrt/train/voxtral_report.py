@@ -106,11 +106,12 @@ def by_delay(
 
 
 def _levels(model: VoxtralRealtime, strings: list[Example]) -> dict[str, Any]:
-    """The same strings at 15 dB, scaled: what loudness alone does."""
+    """The same strings at 15 dB, scaled, and clipped as a file would: what loudness alone does."""
 
     def at(db: float) -> Errors:
-        scaled = [Example(augment.at_level(e.samples, db), e.text, e.speaker) for e in strings]
-        return read_strings(reader(model, USUAL), scaled)
+        scaled = [np.clip(augment.at_level(e.samples, db), -1, 1) for e in strings]
+        made = [Example(s, e.text, e.speaker) for s, e in zip(scaled, strings, strict=True)]
+        return read_strings(reader(model, USUAL), made)
 
     return {f"rms_{db:g}_db": at(db).describe() for db in LEVELS_DB}
 

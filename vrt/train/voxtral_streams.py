@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float32
 
 from vrt.audio import SAMPLE_RATE
-from vrt.train.augment import at_level, colour, gain, noise, speed
+from vrt.train.augment import at_level, colour, gain, noise, speed, white
 from vrt.train.corpus import Digit, Sentence
 from vrt.train.voxtral_fillers import Fillers, in_room
 from vrt.train.voxtral_targets import Spoken
@@ -21,23 +21,25 @@ from vrt.voxtral.config import SAMPLES_PER_TOKEN
 
 AUDIBLE_DB = 32  # a word ends with its last 10 ms that are within this of its loudest
 STEP = SAMPLE_RATE // 100
-SLOWEST, FASTEST = 0.78, 1.28  # of a voice, pitch and all
+SLOWEST, FASTEST = 0.77, 1.3  # of a voice, pitch and all
 QUIET, LOUD = -42.0, -14.0  # dB of full scale
-NOISE_DB = (8.0, 38.0)  # below the speech
+NOISE_DB = (5.0, 35.0)  # below the speech
 MOST_DIGITS = 6  # in one breath
+RESPONSE_DB = 5.0  # standard deviation of a microphone's response
 NO_DIGITS = 0.08  # of the streams
 DIGITS = 0.74  # of the pieces of the other streams; the rest is other speech and noise
-NOISES = 12  # kept; a stream takes one from a random place on
+NOISES = 4  # kept of each colour; a stream takes one from a random place on
 
 Samples = Float32[np.ndarray, " n"]
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """`samples` are whole slots long."""
+    """`samples` are whole slots long; `pieces` are the samples at which another voice begins."""
 
     samples: Samples
     spoken: tuple[Spoken, ...]
+    pieces: tuple[int, ...] = ()
 
     @cached_property
     def zeros(self) -> Bool[np.ndarray, " S"]:
@@ -64,7 +66,7 @@ class StreamMaker:
         rng: np.random.Generator,
     ):
         self.length = slots * SAMPLES_PER_TOKEN
-        self.noises = [noise(2 * self.length, rng) for _ in range(NOISES)]
+        self.noises = noises(2 * self.length, rng)
         self.speakers: dict[str, list[Digit]] = {}
         for digit in digits:
             self.speakers.setdefault(digit.speaker, []).append(digit)
@@ -76,6 +78,7 @@ class StreamMaker:
         out = np.zeros(self.length, dtype=np.float32)
         sound = np.ones(self.length, dtype=bool)  # False: digital zeros
         spoken: list[Spoken] = []
+        pieces: list[int] = []
         level = rng.uniform(QUIET, LOUD)
         ended = rng.random() < 0.4
         stop = int(self.length * rng.uniform(0.35, 1)) if ended else self.length
@@ -88,6 +91,7 @@ class StreamMaker:
             )
             shown = at_level(piece, level + rng.uniform(-5, 5))[: self.length - at]
             out[at : at + len(shown)] = shown
+            pieces.append(at)
             spoken += [Spoken(w.value, at + w.start, at + w.end) for w in said]
             last = at + len(piece)
             at = _pause(rng, sound, last)
@@ -95,7 +99,8 @@ class StreamMaker:
             last += int(rng.choice([0.0, rng.uniform(0, 0.6)]) * SAMPLE_RATE)
             sound[last:] = False
         samples = self._finish(rng, out, sound, level)
-        return Stream(samples, tuple(w for w in spoken if w.end <= self.length))
+        heard = tuple(word for word in spoken if word.end <= self.length)
+        return Stream(samples, heard, tuple(pieces))
 
     def _group(self, rng: np.random.Generator) -> tuple[Samples, list[Spoken]]:
         """One to six digits in one voice, as in one breath."""
@@ -114,7 +119,7 @@ class StreamMaker:
             pieces += [clip, gap]
             at += len(clip) + len(gap)
         joined = with_image(np.concatenate(pieces), rng)
-        return in_room(colour(joined, rng), rng), said
+        return in_room(colour(joined, rng, db=RESPONSE_DB), rng), said
 
     def _finish(
         self, rng: np.random.Generator, speech: Samples, sound: Bool[np.ndarray, " n"], level: float
@@ -129,7 +134,7 @@ class StreamMaker:
         elif drawn < 0.16:
             background = at_level(self.fillers.babble(rng, len(speech)), loudness - 4)
         else:
-            kept = self.noises[int(rng.integers(NOISES))]
+            kept = self.noises[int(rng.integers(len(self.noises)))]
             first = int(rng.integers(len(kept) - len(speech)))
             background = gain(kept[first : first + len(speech)], loudness)
         samples = speech + background
@@ -137,6 +142,14 @@ class StreamMaker:
             samples = narrow(samples, rng)
         samples[~sound] = 0
         return np.clip(samples, -1, 1)
+
+
+def noises(length: int, rng: np.random.Generator) -> list[Samples]:
+    """Flat ones, falling ones and rising ones (6 dB an octave), of unit level."""
+    flat = [white(length, rng) for _ in range(NOISES)]
+    falling = [noise(length, rng) for _ in range(NOISES)]
+    rising = [at_level(np.diff(other, prepend=other[:1]), 0.0) for other in flat[: NOISES // 2]]
+    return [*flat, *falling, *rising]
 
 
 def _pause(rng: np.random.Generator, sound: Bool[np.ndarray, " n"], at: int) -> int:
