@@ -9,10 +9,27 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from vrt.rnnt.config import BeamConfig, BeamError
+from vrt.rnnt.counters import Work
 from vrt.rnnt.fast.memory import Memory
 from vrt.rnnt.fast.room import has_room, meeting, trimmed
 from vrt.rnnt.fast.scored import Rows, Undefined
-from vrt.rnnt.fast.slots import Best, Chosen, Reads, Rules, Slots, gather, iterate
+from vrt.rnnt.fast.slots import (
+    BLANKS,
+    CARRIED,
+    COUNTS,
+    FORCED,
+    KNOWN,
+    LABELS,
+    MERGED,
+    READS,
+    Best,
+    Chosen,
+    Reads,
+    Rules,
+    Slots,
+    gather,
+    iterate,
+)
 from vrt.rnnt.fast.trees import NONE, Emissions, Prefixes
 from vrt.rnnt.limits import undefined
 
@@ -48,7 +65,7 @@ class FastBeam:
         self._chosen = Chosen.room(size, dtype)
         self._reads = Reads.room(batch * size)
         self._rows, self._winner = (np.zeros((batch, size), dtype=np.int64) for _ in range(2))
-        self.counts = np.zeros(7, dtype=np.int64)
+        self.counts = np.zeros(COUNTS, dtype=np.int64)
 
     @property
     def alive(self) -> Bool[np.ndarray, "B K"]:
@@ -70,6 +87,7 @@ class FastBeam:
         """
         self._make_room()
         best = self._best(frames, first)
+        self.counts[READS] += self._reading
         merges = iterate(
             self.slots,
             self._after,
@@ -88,6 +106,24 @@ class FastBeam:
         self.iterations += 1
         if not self.remember:
             self.memory.keep(self._held(), self.prefixes)
+
+    def work(self) -> Work:
+        """What was done so far."""
+        counted = self.counts.tolist()
+        return Work(
+            iterations=self.iterations,
+            joint_calls=self.iterations,
+            joint_rows=counted[READS],
+            predictor_calls=self.memory.calls,
+            predictor_rows=self.memory.computed,
+            blanks=counted[BLANKS],
+            labels=counted[LABELS],
+            carried=counted[CARRIED],
+            known_prefixes=counted[KNOWN],
+            forced_blanks=counted[FORCED],
+            recombinations=counted[MERGED],
+            living_slots=counted[BLANKS] + counted[LABELS] + counted[CARRIED] - counted[MERGED],
+        )
 
     def _best(self, frames: Float[Tensor, "B T J"], first: int) -> Best:
         utterance, slot, frame, prefix = (column[: self._reading] for column in self._reads)

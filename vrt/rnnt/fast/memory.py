@@ -36,9 +36,7 @@ class Memory:
         self.calls = self.computed = 0
         rows.start(len(self.owner))
 
-    def rows_of(
-        self, needed: Int64[np.ndarray, "R"], prefixes: Prefixes
-    ) -> Int64[np.ndarray, "R"]:
+    def rows_of(self, needed: Int64[np.ndarray, "R"], prefixes: Prefixes) -> Int64[np.ndarray, "R"]:
         """Where the predictor after each prefix lies; computed now where it is not known."""
         count = allot(needed, prefixes, self.owner, self._missing)
         if count == NONE:

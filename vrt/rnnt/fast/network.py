@@ -16,7 +16,7 @@ from vrt.rnnt.config import BeamConfig
 from vrt.rnnt.fast import network_kernels, network_plain
 from vrt.rnnt.fast.fused import FusionRows
 from vrt.rnnt.fast.jit import COMPILED
-from vrt.rnnt.fast.packed import PackedTransducer
+from vrt.rnnt.fast.packed import PackedScorer
 from vrt.rnnt.fast.scored import best_of, refuse_undefined
 from vrt.rnnt.fast.slots import Best
 
@@ -27,17 +27,17 @@ ACTIVATIONS["sigmoid"] = network_kernels.SIGMOID
 class NetworkRows:
     """`Rows` of a packed transducer."""
 
-    def __init__(self, model: PackedTransducer, config: BeamConfig, compiled: bool = COMPILED):
+    def __init__(self, model: PackedScorer, config: BeamConfig, compiled: bool = COMPILED):
         self.model, self.config = model, config
         self.activation = ACTIVATIONS[model.activation]
         self.kernels = network_kernels if compiled else network_plain
         self._fusion: FusionRows | None = None
 
     def start(self, count: int) -> None:
-        model, layers = self.model, len(self.model.layers)
-        self.h = np.zeros((layers, count, model.width), dtype=np.float32)
+        model = self.model
+        self.h = np.zeros((len(model.again), count, model.width), dtype=np.float32)
         self.c = np.zeros_like(self.h)
-        self.again = np.zeros((layers, count, 4 * model.width), dtype=np.float32)
+        self.again = np.zeros((len(model.again), count, 4 * model.width), dtype=np.float32)
         self.again_known = np.zeros(count, dtype=bool)
         self.predicted = np.zeros((count, model.joint_width), dtype=np.float32)
         self._first = np.zeros(count, dtype=np.int64)
@@ -67,12 +67,11 @@ class NetworkRows:
         count = network_kernels.first_children(parents, self.again_known, self._first)
         if count:
             first = self._first[:count]
-            for layer, h, again in zip(self.model.layers, self.h, self.again, strict=True):
-                again[first] = layer.again(h[first])
+            for product, h, again in zip(self.model.again, self.h, self.again, strict=True):
+                again[first] = product(h[first])
         x = np.empty((len(rows), self.model.width), dtype=np.float32)
-        states = zip(self.model.layers, self.again, self.c, self.h, strict=True)
-        for layer, again, c, h in states:
-            gates = self.model.table[labels] if layer.enter is None else layer.enter(x)
+        for product, again, c, h in zip(self.model.enter, self.again, self.c, self.h, strict=True):
+            gates = self.model.table[labels] if product is None else product(x)
             self.kernels.cell(gates, again, c, h, rows, parents, x)
         self.again_known[rows] = False
         self.predicted[rows] = self.model.pred(x)

@@ -8,15 +8,13 @@ call of `nn.LSTM` or `nn.Linear`; here it is made once, by operators that torch 
 (`torch.ops.mkldnn`, present since 2.0).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
+from jaxtyping import Float32
 from torch import Tensor
 
 from vrt.rnnt.config import BeamError
-from vrt.rnnt.model import Transducer
+from vrt.rnnt.model import ModelScorer, Transducer
 
 ROW_HINT = 8  # rows that oneDNN lays the weights out for
 
@@ -44,52 +42,36 @@ class PackedMatrix:
         return y.numpy()
 
 
-@dataclass(frozen=True)
-class Layer:
-    """An LSTM layer. What its input and its own last output add to the gates comes apart."""
+class PackedScorer(ModelScorer):
+    """A transducer's scorer with its weights laid out for the fast searches: made once, for many.
 
-    enter: PackedMatrix | None  # of the input, with both biases; None where it is a table
-    again: PackedMatrix  # of the last output
-
-
-class PackedTransducer:
-    """Predictor and joint of a transducer, for `fast_malsd` and its neighbours. A copy: later
-    changes of the model are not seen.
-
-    What a label adds to the first layer's gates is a row of a table, [V, 4H].
+    Later changes of the model are not seen by those. What a label adds to the first layer's gates
+    is a row of a table, [V, 4H].
 
     Raises:
-        BeamError: a TDT model, weights that are not fp32 on a CPU, or not finite.
+        BeamError: a TDT model, or weights that are not fp32 on a CPU, or not finite.
     """
 
     @torch.no_grad()
     def __init__(self, transducer: Transducer):
-        config = transducer.config
-        refuse(transducer)
-        self.vocab, self.blank = config.vocab, config.blank
+        super().__init__(transducer)
+        config, lstm = transducer.config, transducer.decoder.lstm
+        refuse_weights(transducer)
         self.activation = config.activation
         self.joint_width, self.width = config.joint_width, config.predictor_width
-        lstm = transducer.decoder.lstm
-        bias = [getattr(lstm, f"bias_ih_l{n}") + getattr(lstm, f"bias_hh_l{n}") for n in
-                range(config.predictor_layers)]
-        self.table = torch.addmm(bias[0], transducer.decoder.embed, lstm.weight_ih_l0.t()).numpy()
-        self.layers = [
-            Layer(
-                None if n == 0 else PackedMatrix(getattr(lstm, f"weight_ih_l{n}"), bias[n]),
-                PackedMatrix(getattr(lstm, f"weight_hh_l{n}")),
-            )
-            for n in range(config.predictor_layers)
-        ]
+        numbers = range(config.predictor_layers)
+        biases = [getattr(lstm, f"bias_ih_l{n}") + getattr(lstm, f"bias_hh_l{n}") for n in numbers]
+        table = torch.addmm(biases[0], transducer.decoder.embed, lstm.weight_ih_l0.t())
+        self.table = table.numpy()
+        self.enter = [None] + [
+            PackedMatrix(getattr(lstm, f"weight_ih_l{n}"), biases[n]) for n in numbers[1:]
+        ]  # of a layer's input, with both biases; None where the table stands for it
+        self.again = [PackedMatrix(getattr(lstm, f"weight_hh_l{n}")) for n in numbers]
         self.pred = PackedMatrix(transducer.joint.pred.weight, transducer.joint.pred.bias)
         self.output = PackedMatrix(transducer.joint.output.weight, transducer.joint.output.bias)
 
 
-def refuse(transducer: Transducer) -> None:
-    if transducer.config.durations:
-        raise BeamError(
-            f"a TDT model with durations {transducer.config.durations} needs a search that skips"
-            " frames; the fast searches go frame by frame"
-        )
+def refuse_weights(transducer: Transducer) -> None:
     for name, weight in transducer.named_parameters():
         if weight.dtype != torch.float32 or weight.device.type != "cpu":
             raise BeamError(
@@ -97,4 +79,4 @@ def refuse(transducer: Transducer) -> None:
                 f" {weight.device}: convert the model, or use malsd"
             )
         if not weight.isfinite().all():
-            raise BeamError(f"weights of {name} are NaN or infinite")
+            raise BeamError(f"{name} holds NaN or infinite weights")

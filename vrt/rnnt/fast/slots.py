@@ -13,7 +13,9 @@ from jaxtyping import Bool, Float, Int64
 from vrt.rnnt.fast.jit import jit
 from vrt.rnnt.fast.trees import NONE, ROOT, Emissions, Prefixes, emitted, longer
 
-BLANKS, LABELS, LIVING, MERGED, FORCED, CARRIED, KNOWN = range(7)  # places in `counts`
+# Places in `counts`.
+BLANKS, LABELS, CARRIED, KNOWN, FORCED, MERGED, READS = range(7)
+COUNTS = 7
 
 
 class Slots(NamedTuple):
@@ -112,7 +114,7 @@ def iterate(
     chosen: Chosen,
     winner: Int64[np.ndarray, "B K"],
     rules: Rules,
-    counts: Int64[np.ndarray, "7"],
+    counts: Int64[np.ndarray, "COUNTS"],
 ) -> int:
     """Fill `after` and `winner`; how many slots a merge is to free.
 
@@ -136,7 +138,7 @@ def prune(
     rows: Int64[np.ndarray, "B K"],
     chosen: Chosen,
     rules: Rules,
-    counts: Int64[np.ndarray, "7"],
+    counts: Int64[np.ndarray, "COUNTS"],
 ) -> int:
     """The K best candidates of all slots, of equal ones those that come first; how many."""
     count = 0
@@ -189,7 +191,7 @@ def store(
     trees: tuple[Prefixes, Emissions],
     last: int,
     rules: Rules,
-    counts: Int64[np.ndarray, "7"],
+    counts: Int64[np.ndarray, "COUNTS"],
 ) -> None:
     """The chosen become the slots; every number comes from the parent. The rest are dead."""
     prefixes, emissions = trees
