@@ -51,7 +51,7 @@ def outcome(seed):
     assert found is None, (seed, case, found)
     if not all_apart(trace):
         return "result compared"
-    assert_every_iteration(trace, want.trace, seed)
+    assert_every_iteration(trace, want.trace, case.config.beam.max_symbols, seed)
     return "every iteration compared"
 
 
@@ -70,9 +70,11 @@ def all_apart(trace):
     return all(float(gap.min()) > DECISION for gap in gaps if gap.numel())
 
 
-def assert_every_iteration(ours, theirs, seed):
-    assert len(ours.iterations) == len(theirs), seed
-    for step, other in zip(ours.iterations, theirs, strict=True):
+def assert_every_iteration(ours, theirs, cap, seed):
+    """Without a cap NeMo goes on over dead slots alone, where vrt has ended."""
+    extra = len(theirs) - len(ours.iterations)
+    assert extra == 0 or (cap is None and extra > 0), (seed, extra)
+    for step, other in zip(ours.iterations, theirs, strict=False):
         live = step.score_pruned.isfinite()
         assert torch.equal(live, other["score_pruned"].isfinite()), seed
         assert torch.equal(step.alive, other["score"].isfinite()), seed
