@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import safe_open
 
 from vrt import CheckpointError, Tokenizer, load, transcribe
 from vrt.train.corpus import TRAIN_SPEAKERS, WORDS, Corpus, Digit, Sentence
@@ -350,8 +351,10 @@ def test_the_loss_is_a_weighted_mean_over_labelled_positions():
     logits = torch.randn(1, 5, VOCAB, generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([[IGNORED, PAD, WORD, EOS, PAD]])
     nats = -logits[0].log_softmax(-1)
-    each = [0.5 * nats[1, PAD], nats[2, WORD], nats[3, EOS], 0.5 * nats[4, PAD]]
-    assert token_loss(logits, labels, PLAN) == pytest.approx(float(sum(each)) / 3, rel=1e-5)
+    pad = PLAN.pad_weight
+    each = [pad * nats[1, PAD], nats[2, WORD], nats[3, EOS], pad * nats[4, PAD]]
+    mean = float(sum(each)) / (2 + 2 * pad)
+    assert token_loss(logits, labels, PLAN) == pytest.approx(mean, rel=1e-5)
 
 
 # What is stored
@@ -365,11 +368,22 @@ def stored(digits, sentences, tmp_path_factory):
 
 
 def test_a_stored_model_is_half_precision_and_loads(stored):
-    assert json.loads((stored / "config.json").read_text())["dtype"] == "float32"
-    assert load(stored, dtype=torch.float16).dtype == torch.float16
-    model = load(stored, dtype=torch.float32)
-    assert model.config == SMALL
+    with safe_open(stored / "model.safetensors", framework="pt") as file:
+        assert {file.get_slice(name).get_dtype() for name in file.keys()} == {"F16"}  # noqa: SIM118
+    model = load(stored)
+    assert model.config == SMALL and model.dtype == torch.float32
     assert len(transcribe(model, np.zeros(5000, np.float32), 80).ids) == 4 + 11
+
+
+@pytest.mark.parametrize("said", ["float16", None])
+def test_float16_files_stay_so_unless_the_configuration_says_float32(stored, tmp_path, said):
+    for name in ("model.safetensors", "tekken.json"):
+        (tmp_path / name).write_bytes((stored / name).read_bytes())
+    content = json.loads((stored / "config.json").read_text())
+    assert content.pop("dtype") == "float32"
+    (tmp_path / "config.json").write_text(json.dumps(content | ({"dtype": said} if said else {})))
+    assert load(tmp_path).dtype == torch.float16
+    assert load(stored, dtype=torch.float16).dtype == torch.float16
 
 
 def test_a_model_of_another_size_does_not_take_its_weights(stored, tmp_path):

@@ -10,7 +10,7 @@ from vrt.voxtral.measure.cost import Cost, Estimate, cost
 from vrt.voxtral.measure.speed import Speed, measure_speed
 from vrt.voxtral.weights import skeleton
 from vrt.voxtral.weights.checkpoint import WEIGHTS_STEM, Checkpoint, open_checkpoint
-from vrt.voxtral.weights.fit import common_dtype, fit
+from vrt.voxtral.weights.fit import fit
 from vrt.voxtral.weights.tensor_files import shards
 
 IN_CACHE = 256 << 20  # bytes of weights: below it a step is not bound by reading memory
@@ -47,11 +47,7 @@ def look_at(name: str, dtype: Dtype | None) -> Look:
     where = str(found.directory)
     shapes = {key: tuple(t.shape) for key, t in skeleton(found.config).state_dict().items()}
     used = fit(found.tensors.headers, found.config, found.layout, shapes, where)
-    chosen = (
-        common_dtype(found.tensors.headers, used, where)
-        if dtype is None
-        else getattr(torch, dtype.value)
-    )
+    chosen = found.dtype(used) if dtype is None else getattr(torch, dtype.value)
     files = shards(found.directory, WEIGHTS_STEM[found.layout])
     disk_bytes = sum(file.stat().st_size for file in files)
     return Look(name, found, chosen, cost(found.config, chosen), disk_bytes)

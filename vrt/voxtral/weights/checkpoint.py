@@ -4,18 +4,22 @@ Two layouts are known: config.json with model.safetensors (Hugging Face), and pa
 consolidated.safetensors (Mistral). Either may lie in shards, and either may have a tekken.json.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
+import torch
+
 from vrt.paths import data_dir
 from vrt.voxtral.config import VoxtralConfig
 from vrt.voxtral.tokenizer import BOS, EOS, STREAMING_PAD, STREAMING_WORD, Tokenizer
 from vrt.voxtral.weights.config_files import CheckpointError, read_json
+from vrt.voxtral.weights.fit import common_dtype
 from vrt.voxtral.weights.hf_config import config_from_hf
 from vrt.voxtral.weights.mistral_config import config_from_params
-from vrt.voxtral.weights.names import Layout
+from vrt.voxtral.weights.names import Layout, Name
 from vrt.voxtral.weights.tensor_files import Tensors, open_tensors
 
 CONFIG_FILE = {Layout.HF: "config.json", Layout.MISTRAL: "params.json"}
@@ -26,17 +30,32 @@ VOCABULARY = "tekken.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a folder holds. `tied`: logits are computed with the embeddings, as the config says."""
+    """What a folder holds.
+
+    `tied`: logits are computed with the embeddings, as the config says. `computed_in`: the dtype
+    that config.json names, if it names one.
+    """
 
     directory: Path
     layout: Layout
     config: VoxtralConfig
     tied: bool
     tokenizer: Tokenizer | None  # None: the folder has no tekken.json, transcripts are ids only
+    computed_in: str | None
 
     @cached_property
     def tensors(self) -> Tensors:
         return open_tensors(self.directory, WEIGHTS_STEM[self.layout])
+
+    def dtype(self, used: Mapping[str, Name]) -> torch.dtype:
+        """What the weights are computed in where nobody says otherwise: the files' one dtype.
+
+        float16 files whose config.json says float32 are a small model stored in half the room:
+        they are computed in float32, as transformers does.
+        """
+        stored = common_dtype(self.tensors.headers, used, str(self.directory))
+        widened = stored == torch.float16 and self.computed_in == "float32"
+        return torch.float32 if widened else stored
 
 
 def open_checkpoint(path_or_name: str | PathLike[str]) -> Checkpoint:
@@ -55,7 +74,9 @@ def open_checkpoint(path_or_name: str | PathLike[str]) -> Checkpoint:
     tokenizer = Tokenizer(vocabulary) if vocabulary.is_file() else None
     if tokenizer:
         config = with_vocabulary(config, tokenizer, layout)
-    return Checkpoint(directory, layout, config, bool(content.get(TIED[layout], True)), tokenizer)
+    tied = bool(content.get(TIED[layout], True))
+    computed_in = content.get("dtype", content.get("torch_dtype"))
+    return Checkpoint(directory, layout, config, tied, tokenizer, computed_in)
 
 
 def shipped_models() -> list[str]:

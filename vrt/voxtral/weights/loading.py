@@ -28,8 +28,9 @@ def load(
 ) -> VoxtralRealtime:
     """The model of a checkpoint folder, or one of this package's small models by name.
 
-    `dtype` None keeps the files'. On a CPU in the files' dtype the weights stay mapped: do not
-    rewrite the files in place while the model is in use.
+    `dtype` None keeps the files' (float16 files whose config.json says float32 are computed in
+    that). On a CPU in the files' dtype the weights stay mapped: do not rewrite the files in place
+    while the model is in use.
 
     Raises `CheckpointError` for a folder that is no usable checkpoint; tensors that are missing,
     unexpected or wrongly shaped are listed together. ValueError for a dtype or a device that is
@@ -54,7 +55,7 @@ def load_checkpoint(
     model = skeleton(found.config)
     used = _fit(model, found.tensors, found.layout, where)
     _check_output_matrix(found.tensors, used, found.layout, found.tied, where)
-    dtype = dtype or common_dtype(found.tensors.headers, used, where)
+    dtype = dtype or found.dtype(used)
     weights = {}
     for given, name in used.items():
         tensor = found.tensors.get(given)
