@@ -63,8 +63,7 @@ def greedy(
     Raises:
         BeamError: T = 0, lengths outside 0..T, NaN, or a search that does not end.
     """
-    if max_symbols is not None and max_symbols < 1:
-        raise BeamError(f"max_symbols must be at least 1 or None, got {max_symbols}")
+    refuse_cap(max_symbols)
     refuse_lengths(frames, lengths)
     batch, frame_count = frames.shape[:2]
     there = Frames.of(frames, lengths.long())
@@ -89,10 +88,7 @@ def greedy(
         if max_symbols is not None:
             full = found & (at_frame >= max_symbols)
             times, at_frame = times + full.long(), at_frame.where(~full, 0)
-    raise BeamError(
-        f"max_symbols=None: more than {iteration_guard} labels per encoder frame over {frame_count}"
-        " frames; set max_symbols, or raise iteration_guard"
-    )
+    raise BeamError(without_end(iteration_guard, frame_count))
 
 
 def next_labels(
@@ -122,7 +118,23 @@ def _refuse_undefined(
     wrong = seeking & ~(log_probs < torch.inf).all(-1)
     if wrong.any():
         row = int(wrong.nonzero()[0])
-        raise BeamError(
-            f"scores at encoder frame {int(times[row])} of utterance {row} are NaN or +inf; look"
-            " for NaN or overflow in the frames and weights"
-        )
+        raise BeamError(undefined_scores(int(times[row]), row))
+
+
+def refuse_cap(max_symbols: int | None) -> None:
+    if max_symbols is not None and max_symbols < 1:
+        raise BeamError(f"max_symbols must be at least 1 or None, got {max_symbols}")
+
+
+def undefined_scores(frame: int, utterance: int) -> str:
+    return (
+        f"scores at encoder frame {frame} of utterance {utterance} are NaN or +inf; look for NaN or"
+        " overflow in the frames and weights"
+    )
+
+
+def without_end(iteration_guard: int, frames: int) -> str:
+    return (
+        f"max_symbols=None: more than {iteration_guard} labels per encoder frame over {frames}"
+        " frames; set max_symbols, or raise iteration_guard"
+    )
