@@ -15,11 +15,13 @@ from vrt.coreml.errors import CoreMLError
 from vrt.coreml.ops import OPS
 from vrt.coreml.package import Package
 from vrt.coreml.program import Argument, Blob, Name, Operation
-from vrt.coreml.types import FLOATS, TensorType
+from vrt.coreml.types import FLOATS, Array, TensorType
 
 Value = ndarray | str
+Arguments = Mapping[str, Value | tuple[Value, ...] | None]  # None: a state, which is no value
+Given = Value | tuple[Value, ...] | None  # an argument: None is a state, which is no value
 State = dict[str, ndarray]
-Observer = Callable[[Operation, Mapping[str, Value], tuple[ndarray, ...]], None]
+Observer = Callable[[Operation, Mapping[str, Given], tuple[ndarray, ...]], None]
 Rounding = Callable[[ndarray, TensorType], ndarray]
 
 # A result of these has a float type of its own; all others have that of their first float input.
@@ -139,7 +141,7 @@ class Interpreter:
             )
         return self.rounding(array, type) if type.dtype in FLOATS else array
 
-    def _run(self, op: Operation, found: Mapping[str, Value], state: State) -> tuple:
+    def _run(self, op: Operation, found: Mapping[str, Given], state: State) -> tuple:
         if op.type == "write_state":
             name = op.inputs["input"].text
             state[name] = self._settled(op, name, self.types[name], found["data"])
@@ -159,7 +161,7 @@ class Interpreter:
         pairs = zip(op.outputs, results, strict=True)
         return tuple(self._settled(op, name, type, result) for (name, type), result in pairs)
 
-    def _settled(self, op: Operation, name: str, type: TensorType, result: Value) -> Value:
+    def _settled(self, op: Operation, name: str, type: TensorType, result: Array | str) -> Value:
         if type.dtype == "string":
             return result
         result = np.asarray(result)
@@ -180,21 +182,21 @@ def _is_constant(op: Operation) -> bool:
     return op.type == "const" or op.type.startswith("constexpr_")
 
 
-def _arguments(op: Operation, values: Mapping[str, Value]) -> dict[str, Value]:
+def _arguments(op: Operation, values: Mapping[str, Value]) -> dict[str, Given]:
     return {key: _value(argument, values) for key, argument in op.inputs.items()}
 
 
-def _value(argument: Argument, values: Mapping[str, Value]) -> Value | tuple[Value, ...] | None:
+def _value(argument: Argument, values: Mapping[str, Value]) -> Given:
     if isinstance(argument, tuple):
         return tuple(_value(one, values) for one in argument)
     if isinstance(argument, Name):
-        return values.get(argument.text)  # None: a state, which is no value
+        return values.get(argument.text)
     array = argument.read() if isinstance(argument, Blob) else argument
     half = isinstance(array, ndarray) and array.dtype == np.float16
     return array.astype(np.float32) if half else array
 
 
-def _called(op: Operation, arguments: Mapping[str, Value]) -> ndarray | tuple[ndarray, ...]:
+def _called(op: Operation, arguments: Mapping[str, Given]) -> ndarray | tuple[ndarray, ...]:
     try:
         return OPS[op.type](**arguments)
     except CoreMLError as error:
