@@ -40,7 +40,7 @@ class Made(Corpus):
     def train_sentences(self):
         return list(self.sentences.values())
 
-    validation_sentences = test_sentences = train_sentences
+    misc_sentences = validation_sentences = test_sentences = train_sentences
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_run_writes_model_receipt_and_card(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(rnnt_report, "STRINGS", 4)
     monkeypatch.setattr(rnnt_report, "BEAM", BeamConfig(beam_size=2))
     monkeypatch.setattr(rnnt_report, "QUIET_S", 0.5)
-    monkeypatch.setattr(rnnt_report, "LEVELS_DB", (-35.0, -20.0))
+    monkeypatch.setattr(rnnt_report, "PEAKS_DB", (-20.0, 0.0))
     monkeypatch.setattr(evaluation, "RESAMPLES", 100)
     plan = Plan(steps=30, warm_up=5, peak=1e-2, **TINY)
     model, receipt = tmp_path / "model", tmp_path / "receipt.json"
@@ -191,18 +191,23 @@ def test_frames_are_named_by_what_is_said_at_their_middle():
 
 
 def test_spans_are_where_the_digits_are(corpus):
-    recipe = Recipe(empty=0.0, clean=1.0, reverberant=0.0, babble=0.0)
+    recipe = Recipe(empty=0.0, beside=0.5, clean=1.0, reverberant=0.0, babble=0.0)
     drawer = Drawer.of(corpus.train(), corpus.train_sentences(), recipe)
     rng = np.random.default_rng(4)
-    for count in (1, 3, 6):
+    beside = 0
+    for count in (1, 3, 6) * 4:
         example = drawer.draw(rng, count)
-        assert [WORDS[value] for _, _, value in example.spans] == example.text.split()
+        values = [value for _, _, value in example.spans]
+        assert [WORDS[value] for value in values if value != NOTHING] == example.text.split()
+        assert values.count(NOTHING) <= 1 and NOTHING not in values[1:-1]
+        beside += values.count(NOTHING)
         heard = np.zeros(len(example.samples), dtype=bool)
         for first, end, _ in example.spans:
             heard[first:end] = True
         power = np.square(example.samples, dtype=np.float64)
         # Filters ring: a thousandth of the power may lie between.
         assert power[~heard].sum() < 1e-3 * power.sum()
+    assert 2 <= beside <= 10
 
 
 def test_the_helper_asks_for_the_named_frames_alone():

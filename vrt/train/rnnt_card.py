@@ -17,7 +17,7 @@ TESTS = {
 def card(receipt: Receipt) -> str:
     """The README of the folder; every number is the receipt's."""
     plan, numbers, digests = receipt.parameters["plan"], receipt.numbers, receipt.digests
-    levels, quiet = numbers["unheard_levels"], numbers["quiet"]
+    levels, quiet = numbers["unheard_peaks"], numbers["quiet"]
     by_level = sorted(levels.items(), key=lambda item: float(item[0].split("_")[1]))
     speakers = numbers["unheard_15_db"]["by_speaker"].items()
     return CARD.read_text(encoding="utf-8").format(

@@ -20,9 +20,9 @@ from vrt.train.corpus import WORDS, Corpus
 from vrt.train.loss import transducer_loss
 from vrt.train.progress import Progress
 from vrt.train.schedule import learning_rate
-from vrt.train.strings import LONGEST, Drawer, Example, Recipe, varied_mel
+from vrt.train.strings import LONGEST, NOTHING, Drawer, Example, Recipe, varied_mel
 
-NOTHING, UNKNOWN = len(WORDS), -100  # frames between digits; the first half of a digit
+UNKNOWN = -100  # the class of frames in the first half of a clip
 LABELS = tuple(sorted({*" ".join(WORDS)}))  # 15 letters and the space
 
 
@@ -94,7 +94,8 @@ def _train(corpus: Corpus, plan: Plan, tell: Callable[[str], None]) -> AcousticT
     model = AcousticTransducer(plan.config()).train()
     helper = nn.Linear(plan.width, NOTHING + 1)  # thrown away in the end
     weights = [*model.parameters(), *helper.parameters()]
-    drawer = Drawer.of(corpus.train(), corpus.train_sentences(), plan.recipe)
+    other = [*corpus.train_sentences(), *corpus.misc_sentences()]
+    drawer = Drawer.of(corpus.train(), other, plan.recipe)
     optimizer = torch.optim.AdamW(
         weights, lr=plan.peak, betas=(0.9, 0.98), weight_decay=plan.weight_decay
     )

@@ -12,9 +12,11 @@ from torch import Tensor
 
 from vrt.audio import SAMPLE_RATE
 from vrt.train import augment
-from vrt.train.corpus import Digit, Samples, Sentence
+from vrt.train.corpus import WORDS, Digit, Samples, Sentence
+from vrt.train.voxtral_fillers import Fillers
 
 LONGEST = 6  # digits
+NOTHING = len(WORDS)  # the value of a span of other speech
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,7 @@ class Example:
     samples: Samples
     text: str
     speaker: str = ""
-    spans: tuple[tuple[int, int, int], ...] = ()  # first sample, end, value of each digit
+    spans: tuple[tuple[int, int, int], ...] = ()  # first sample, end, value of each clip
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ class Recipe:
     reverberant: float = 0.3
     decay_s: tuple[float, float] = (0.1, 0.5)
     warp: tuple[float, float] = (0.83, 1.2)  # log-uniform
-    empty: float = 0.1  # share without digits: sentences, noise, silence
+    empty: float = 0.15  # share without digits: other speech, noise, silence
+    beside: float = 0.15  # share of strings with other speech before or behind them
+    beside_s: float = 1.5  # of it at most
 
 
 def join(
@@ -101,6 +105,7 @@ class Drawer:
 
     digits: dict[str, list[Digit]]  # by speaker
     sentences: list[Sentence]
+    fillers: Fillers
     recipe: Recipe
 
     @classmethod
@@ -108,7 +113,7 @@ class Drawer:
         by_speaker: dict[str, list[Digit]] = {}
         for digit in pool:
             by_speaker.setdefault(digit.speaker, []).append(digit)
-        return cls(by_speaker, sentences, recipe)
+        return cls(by_speaker, sentences, Fillers(list(pool), sentences), recipe)
 
     def draw(self, rng: np.random.Generator, count: int) -> Example:
         """An example of `count` digits, or of none."""
@@ -147,6 +152,13 @@ class Drawer:
         gaps = np.where(rng.uniform(size=count + 1) < recipe.long_gap, 0.7 * rng.uniform(), gaps)
         gaps[[0, -1]] = rng.uniform(*recipe.edge_s, 2)
         edges, values = gaps.tolist(), [digit.value for digit in digits]
+        if rng.uniform() < recipe.beside:
+            place = int(rng.integers(2)) * count  # before the first digit or behind the last
+            level = augment.level_db(clips[0]) + rng.normal(0, recipe.digit_db)
+            piece = self.fillers.draw(rng)[: int(recipe.beside_s * SAMPLE_RATE)]
+            clips.insert(place, augment.at_level(piece, level))
+            values.insert(place, NOTHING)
+            edges.insert(1, rng.uniform(0.1, 0.4))
         return Example(
             join(clips, edges),
             " ".join(digit.word for digit in digits),
@@ -155,14 +167,13 @@ class Drawer:
         )
 
     def _nothing(self, rng: np.random.Generator) -> Samples:
-        """A piece of a sentence; one in four is noise or zeros."""
-        seconds, kind = rng.uniform(0.5, 3.5), rng.uniform()
-        count = round(seconds * SAMPLE_RATE)
+        """Other speech for the most part; one in five is noise or zeros."""
+        kind, count = rng.uniform(), round(rng.uniform(0.5, 3.5) * SAMPLE_RATE)
         if kind < 0.05:
             return np.zeros(count, dtype=np.float32)
-        if kind < 0.25:
+        if kind < 0.2:
             return augment.noise(count, rng)
-        return augment.speed(self._piece(rng, seconds), _log_uniform(rng, self.recipe.speed))
+        return self.fillers.draw(rng)
 
     def _piece(self, rng: np.random.Generator, seconds: float) -> Samples:
         """At most `seconds` from anywhere in a sentence, faded at both ends."""
