@@ -132,10 +132,13 @@ def test_counts_are_those_of_the_fast_search(scorer, clips, size):
     found = run_over(beam_search(scorer, config), clips)
     for clip, answer in zip(clips, found, strict=True):
         fast = fast_search(scorer, clip.frames[None], LENGTHS([len(clip.frames)]), config)
-        blanks, labels, _, merged, forced, carried = fast.counts[:6].tolist()
-        work = answer.work
-        assert (work.blanks, work.labels, work.merged) == (blanks, labels, merged)
-        assert (work.forced, work.carried, work.iterations) == (forced, carried, fast.iterations)
+        theirs, work = fast.work(), answer.work
+        assert (work.blanks, work.labels) == (theirs.blanks, theirs.labels)
+        assert (work.joint_rows, work.iterations) == (theirs.joint_rows, theirs.iterations)
+        assert (work.forced, work.carried) == (theirs.forced_blanks, theirs.carried)
+        assert work.merged == theirs.recombinations
+        # It computes a predictor when it is first read, and none twice.
+        assert theirs.predictor_rows <= work.predictor_rows <= work.labels
 
 
 def test_work_does_not_depend_on_the_batch(scorer, clips):
