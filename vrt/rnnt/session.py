@@ -79,7 +79,7 @@ class BeamSession:
     def begin(self) -> None:
         """Open a stream."""
         self._require("begin", "idle", "finished")
-        self._beam = begin(self.scorer, 1, self.config, self.dtype, self.device)
+        self._beam = self._started()
         self._frames: Tensor | None = None
         self._first = self._seen = self._committed = 0
         self._prefix = Prefix()
@@ -98,7 +98,7 @@ class BeamSession:
         self._take(frames)
         self._guarded_search(UNKNOWN)
         if self.commit_after is not None:
-            settle(self._beam.hyps, self._seen - self.commit_after, self.config)
+            self._settle(self._seen - self.commit_after)
         self._forget()
         return self._update()
 
@@ -106,11 +106,10 @@ class BeamSession:
     def finalize(self) -> NBest:
         """End the stream: the n-best list of all that was fed."""
         self._require("finalize", "open")
-        beam = self._beam
         if self._seen:
-            beam.active = beam.hyps.times < self._seen
+            self._let_read(self._seen)
             self._guarded_search(self._seen - 1)
-        (found,) = nbest(beam.hyps, self.config.score_norm, self.config.ties, self._prefix)
+        found = self._found()
         self._phase = "finished"
         return found
 
@@ -148,6 +147,21 @@ class BeamSession:
             self._phase = "failed"
             raise
 
+    def _started(self) -> Beam:
+        return begin(self.scorer, 1, self.config, self.dtype, self.device)
+
+    def _let_read(self, end: int) -> None:
+        """The stream ends before frame `end`."""
+        self._beam.active = self._beam.hyps.times < end
+
+    def _settle(self, frame: int) -> None:
+        settle(self._beam.hyps, frame, self.config)
+
+    def _found(self) -> NBest:
+        hyps, config = self._beam.hyps, self.config
+        (found,) = nbest(hyps, config.score_norm, config.ties, self._prefix)
+        return found
+
     def _search(self, last: int) -> None:
         beam, config = self._beam, self.config
         ends = torch.full((1, 1), last, device=self.device)
@@ -177,14 +191,11 @@ class BeamSession:
 
     def _update(self) -> BeamUpdate:
         """Of the hypotheses since the last cut, what they share is as certain as what was cut."""
-        hyps, prefix = self._beam.hyps, self._prefix
-        (tails,) = nbest(hyps, self.config.score_norm, self.config.ties)
-        pairs = [list(zip(h.tokens, h.timestamps, strict=True)) for h in tails]
+        (pairs, oldest), prefix = self._tails(), self._prefix
         shared, told = common(pairs), self._committed
         cut = zip(prefix.tokens[told:], prefix.timestamps[told:], strict=True)
         fresh = [*cut, *shared[max(0, told - len(prefix.tokens)) :]]
         self._committed += len(fresh)
-        oldest = int(hyps.times[hyps.alive].min()) if pairs else self._seen
         return BeamUpdate(
             tuple(token for token, _ in fresh),
             tuple(frame for _, frame in fresh),
@@ -192,6 +203,14 @@ class BeamSession:
             self._seen,
             self._seen - oldest,
         )
+
+    def _tails(self) -> tuple[list[list[tuple[int, int]]], int]:
+        """Labels and frames of each living hypothesis since the last cut, best first; and the
+        oldest frame that one of them is to read."""
+        hyps = self._beam.hyps
+        (tails,) = nbest(hyps, self.config.score_norm, self.config.ties)
+        pairs = [list(zip(h.tokens, h.timestamps, strict=True)) for h in tails]
+        return pairs, int(hyps.times[hyps.alive].min()) if pairs else self._seen
 
     def _require(self, call: str, *phases: str) -> None:
         if self._phase in phases:

@@ -91,7 +91,7 @@ class NetworkRows:
         if self._fusion is not None:
             log_probs = torch.from_numpy(logits).log_softmax(-1)
             return best_of(log_probs, rows, self._fusion, self.config, self.model.blank)
-        best = Best.room(len(rows), self.config.beam_size, np.float32)
+        best = Best.room(len(rows), self.config.beam_size, np.dtype("float32"))
         undefined = self.kernels.following(logits, self.model.blank, best)
         if undefined >= 0:
             refuse_undefined(torch.from_numpy(logits).log_softmax(-1))

@@ -3,7 +3,7 @@
 C rows kept, R rows asked for, B utterances, T encoder frames at hand, V classes with blank.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ class Undefined(ArithmeticError):
         self.row, self.label, self.value = row, label, value
 
 
+@runtime_checkable
 class Rows(Protocol):
     """What the fast search asks of a model."""
 
