@@ -15,14 +15,14 @@ def table(receipt: Receipt) -> str:
     rows, speeds = receipt.numbers["rows"], receipt.numbers["read_bytes_per_second_by_threads"]
     widths = [max(map(len, column)) for column in zip(HEAD, *map(_cells, rows), strict=True)]
     rule = "-" * (sum(widths) + 2 * len(widths) - 2)
-    lines = [*_machine(receipt), "", _line(HEAD, widths)]
+    lines = [*_machine(receipt), "", line(HEAD, widths)]
     for threads, speed in speeds.items():
         wall, cpu = (f"{speed[clock] / 1e9:.1f}" for clock in ("wall", "cpu"))
         plural = "" if threads == "1" else "s"
         lines += [
             rule,
             f"{threads} thread{plural}: memory reads {wall} GB/s ({cpu} GB a CPU second)",
-            *(_line(_cells(row), widths) for row in rows if row["threads"] == int(threads)),
+            *(line(_cells(row), widths) for row in rows if row["threads"] == int(threads)),
         ]
     return "\n".join([*lines, rule, *_legend(rows)])
 
@@ -46,12 +46,21 @@ def _bar(row: dict[str, Any], arm: str, median: float, low: float, high: float) 
     return named | {"cpu_ms": median, "cpu_min_ms": low, "cpu_max_ms": high}
 
 
+def machine_line(receipt: Receipt) -> str:
+    """What ran it, and how busy it was."""
+    numbers = receipt.numbers
+    before, after = (numbers[f"load_average_{when}"][0] for when in ("before", "after"))
+    return (
+        f"{receipt.device['cpu']}, {receipt.device['cores_usable']} cores, torch"
+        f" {receipt.versions['torch']}; load average {before:.1f} before, {after:.1f} after"
+    )
+
+
 def _machine(receipt: Receipt) -> list[str]:
     numbers, first = receipt.numbers, receipt.numbers["rows"][0]
-    before, after = (numbers[f"load_average_{when}"][0] for when in ("before", "after"))
+    before = numbers["load_average_before"][0]
     return [
-        f"{receipt.device['cpu']}, {receipt.device['cores_usable']} cores, torch"
-        f" {receipt.versions['torch']}; load average {before:.1f} before, {after:.1f} after",
+        machine_line(receipt),
         f"bf16, {first['encoder_layers']} encoder and {first['decoder_layers']} decoder layers,"
         f" {numbers['weights_bytes'] / 1e9:.2f} GB of random weights, {first['repeats']} calls"
         " an arm",
@@ -104,12 +113,12 @@ def _times_frozen(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    low, high = _ms(row["cpu_min_ms"]), _ms(row["cpu_max_ms"])
+    low, high = ms(row["cpu_min_ms"]), ms(row["cpu_max_ms"])
     return (
         row["row"],
         row["arm"],
-        f"{_ms(row['cpu_median_ms'])} ({low}..{high})",
-        _ms(row["wall_median_ms"]),
+        f"{ms(row['cpu_median_ms'])} ({low}..{high})",
+        ms(row["wall_median_ms"]),
         f"{row['bytes'] / 1e9:.2f}",
         f"{row['ratio_to_floor']:.1f}",
         "" if row["ratio_to_peer"] is None else _ratio(row["ratio_to_peer"]),
@@ -117,7 +126,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _ms(value: float) -> str:
+def ms(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
@@ -125,9 +134,9 @@ def _ratio(ratio: float) -> str:
     return f"{ratio:.4f}" if ratio < 0.1 else f"{ratio:.2f}"
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def line(cells: Sequence[str], widths: Sequence[int], text: int = TEXT_COLUMNS) -> str:
     padded = [
-        cell.ljust(width) if column < TEXT_COLUMNS else cell.rjust(width)
+        cell.ljust(width) if column < text else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return "  ".join(padded).rstrip()

@@ -18,12 +18,13 @@ At full depth the weights take 9 GB of memory; --layers N makes both depths at m
 
 DEFAULT_ROWS = "encoder,decoder,front,batch"
 
+BEAM_EXAMPLES = """\b
+Examples:
+  vrt bench beam
+  vrt bench beam --beams 4,8 --batches 1 --against none
+"""
+
 app = typer.Typer(help="Measure the engines on this machine.", no_args_is_help=True)
-
-
-@app.callback()
-def _bench() -> None:
-    """Keeps `voxtral` a command of its own: a Typer with a single command has no name for it."""
 
 
 class Peer(StrEnum):
@@ -60,9 +61,8 @@ def voxtral(
 
     Random weights; the floor is what this machine's memory needs to deliver the same bytes.
     """
-    counts = _whole_numbers(threads)
-    if output.is_dir():
-        raise typer.BadParameter(f"{output} is a folder; name a file", param_hint="'--output'")
+    counts = _whole_numbers(threads, "--threads")
+    _refuse_folder(output)
     from vrt.bench import BenchError, BenchSettings, bench_voxtral, table
 
     try:
@@ -82,8 +82,62 @@ def voxtral(
     remark(f"receipt: {output}")
 
 
-def _whole_numbers(text: str) -> tuple[int, ...]:
+class BeamPeer(StrEnum):
+    """The other arm of each search."""
+
+    NEMO = "nemo"
+    NONE = "none"
+
+
+@app.command(epilog=BEAM_EXAMPLES)
+def beam(
+    beams: Annotated[
+        str, typer.Option("--beams", metavar="K,...", help="Slots; 0 is a greedy search.")
+    ] = "0,1,4,8",
+    batches: Annotated[
+        str, typer.Option("--batches", metavar="B,...", help="Utterances searched together.")
+    ] = "1,8",
+    frames: Annotated[
+        int, typer.Option("--frames", min=1, help="Encoder frames an utterance.")
+    ] = 188,
+    against: Annotated[BeamPeer, typer.Option("--against", help="The other arm.")] = BeamPeer.NEMO,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Timed calls an arm.")] = 5,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
+    ] = Path("vrt-bench-beam.json"),
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the receipt in place of the table.")
+    ] = False,
+) -> None:
+    """Time the transducer's searches at Parakeet's size, against NeMo's own.
+
+    Random weights that say as many labels a frame as speech has; one thread; the n-best lists are
+    compared too.
+    """
+    counts = _whole_numbers(beams, "--beams"), _whole_numbers(batches, "--batches")
+    _refuse_folder(output)
+    from vrt.bench import BeamBenchSettings, BenchError, beam_table, bench_beam
+    from vrt.bench.beam_settings import cases
+
+    try:
+        settings = BeamBenchSettings(
+            cases=cases(*counts), frames=frames, repeats=repeats, against=against.value
+        )
+    except BenchError as error:
+        raise typer.BadParameter(str(error)) from error
+    receipt = bench_beam(settings, tell=remark)
+    receipt.write(output)
+    print(output.read_text(encoding="utf-8") if json else beam_table(receipt))
+    remark(f"receipt: {output}")
+
+
+def _refuse_folder(output: Path) -> None:
+    if output.is_dir():
+        raise typer.BadParameter(f"{output} is a folder; name a file", param_hint="'--output'")
+
+
+def _whole_numbers(text: str, option: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
-        raise typer.BadParameter(f"{text!r} is no list as 1,2", param_hint="'--threads'")
+        raise typer.BadParameter(f"{text!r} is no list as 1,2", param_hint=f"'{option}'")
     return tuple(int(part) for part in parts)

@@ -65,6 +65,18 @@ class Table:
 
     rows: list[dict[str, int | float | bool]]
 
+    def __str__(self) -> str:
+        """Columns for a terminal."""
+        if not self.rows:
+            return "no iteration"
+        head = list(self.rows[0])
+        lines = [head, *([_shown(value) for value in row.values()] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in lines
+        )
+
     def _repr_html_(self) -> str:
         if not self.rows:
             return "<table><caption>no iteration</caption></table>"
