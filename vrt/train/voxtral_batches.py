@@ -25,10 +25,10 @@ from vrt.voxtral.config import (
 from vrt.voxtral.mel import LogMel
 from vrt.voxtral.schedule import MAX_DELAY_TOKENS
 
-TRACTS = (0.8, 1.24)  # range of the vocal tract's length
-BANDS = 3  # of mel bins left out, at most
-BAND_WIDTH = 20  # bins, at most
-GAPS = 5  # moments left out, at most
+TRACTS = (0.83, 1.2)  # range of the vocal tract's length
+BANDS = 2  # of mel bins left out of a voice, at most
+BAND_WIDTH = 12  # bins, at most
+GAPS = 2  # moments left out of a voice, at most
 SHORT_DELAYS = 10  # one of a stream's two delays is at most this
 WRONG_INPUTS = 0.12  # of the pieces and word marks that the decoder is fed, replaced at random
 NO_DIGIT = 10  # class of a frame outside words
@@ -93,15 +93,20 @@ def _varied(
     config: VoxtralConfig,
     rng: np.random.Generator,
 ) -> Float[Tensor, "T M"]:
-    """The left pad as it is; behind it each voice another, and bands and moments left out."""
+    """The left pad as it is; behind it each voice is another, less bands and moments."""
     left = config.left_pad_tokens * MEL_PER_TOKEN
     starts = [0, *(left + at // HOP for at in stream.pieces[1:]), len(mel)]
     voices = [mel[first:last] for first, last in pairwise(starts)]
-    turned = [warp(voice, float(np.exp(rng.uniform(*np.log(TRACTS))))) for voice in voices]
-    heard = torch.cat(turned)[left:]
-    value = float(heard.mean())
-    heard = mask(heard, rng, value, bands=BANDS, band_width=BAND_WIDTH, gaps=GAPS)
-    return torch.cat([mel[:left], heard])
+    value = float(mel[left:].mean())
+    heard = torch.cat([_turned(voice, value, rng) for voice in voices])
+    return torch.cat([mel[:left], heard[left:]])
+
+
+def _turned(
+    voice: Float[Tensor, "T M"], value: float, rng: np.random.Generator
+) -> Float[Tensor, "T M"]:
+    warped = warp(voice, float(np.exp(rng.uniform(*np.log(TRACTS)))))
+    return mask(warped, rng, value, bands=BANDS, band_width=BAND_WIDTH, gaps=GAPS)
 
 
 def _with_mistakes(

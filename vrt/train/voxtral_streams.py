@@ -21,13 +21,14 @@ from vrt.voxtral.config import SAMPLES_PER_TOKEN
 
 AUDIBLE_DB = 32  # a word ends with its last 10 ms that are within this of its loudest
 STEP = SAMPLE_RATE // 100
-SLOWEST, FASTEST = 0.77, 1.3  # of a voice, pitch and all
+SLOWEST, FASTEST = 0.78, 1.28  # of a voice, pitch and all
+PACE_JITTER = 0.06  # of each digit
 QUIET, LOUD = -42.0, -14.0  # dB of full scale
-NOISE_DB = (5.0, 35.0)  # below the speech
+NOISE_DB = (8.0, 35.0)  # below the speech
 MOST_DIGITS = 6  # in one breath
-RESPONSE_DB = 5.0  # standard deviation of a microphone's response
+RESPONSE_DB = 4.0  # standard deviation of a microphone's response
 NO_DIGITS = 0.08  # of the streams
-DIGITS = 0.74  # of the pieces of the other streams; the rest is other speech and noise
+DIGITS = 0.77  # of the pieces of the other streams; the rest is other speech and noise
 NOISES = 4  # kept of each colour; a stream takes one from a random place on
 
 Samples = Float32[np.ndarray, " n"]
@@ -112,7 +113,7 @@ class StreamMaker:
         at = 0
         for _ in range(int(rng.integers(1, MOST_DIGITS + 1))):
             digit = voice[int(rng.integers(len(voice)))]
-            factor = pace * np.exp(rng.normal(0, 0.03))
+            factor = pace * np.exp(rng.normal(0, PACE_JITTER))
             clip = gain(speed(digit.samples, factor), rng.normal(0, 2))
             said.append(Spoken(digit.value, at, at + int(self.ends[id(digit)] / factor)))
             gap = np.zeros(int(rng.uniform(0, widest) * SAMPLE_RATE), dtype=np.float32)
@@ -129,9 +130,9 @@ class StreamMaker:
             speech = narrow(speech, rng)
         loudness = level - rng.uniform(*NOISE_DB)
         drawn = rng.random()
-        if drawn < 0.06:
+        if drawn < 0.1:
             background = np.zeros_like(speech)
-        elif drawn < 0.16:
+        elif drawn < 0.18:
             background = at_level(self.fillers.babble(rng, len(speech)), loudness - 4)
         else:
             kept = self.noises[int(rng.integers(len(self.noises)))]
