@@ -112,10 +112,11 @@ def best_of(
     both = alone if fusion is None else fusion.joined(acoustic, rows).numpy()
     decides = alone if config.pruning_mode == "early" else both
     values, labels = largest(decides, config.beam_size)
+    blanks = alone[:, blank].copy()
     if fusion is None:
-        return Best(values, labels, alone[:, blank], values, alone[:, blank])
+        return Best(values, labels, blanks, values, blanks)
     values, log_probs = (np.take_along_axis(side, labels, axis=1) for side in (both, alone))
-    return Best(values, labels, decides[:, blank], log_probs, alone[:, blank])
+    return Best(values, labels, decides[:, blank].copy(), log_probs, blanks)
 
 
 def refuse_undefined(acoustic: Float[Tensor, "R V"]) -> None:
