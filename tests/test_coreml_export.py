@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import torch
 from commands import fails, run
-from coreml_cases import CONFIG, needs_coremltools, size_of, transducer
+from coreml_cases import (
+    ARMS,
+    BEAM,
+    CONFIG,
+    exports,
+    needs_coremltools,
+    size_of,
+    transducer,
+)
 
 from vrt.coreml import golden_vectors, toolbox
 from vrt.coreml.arms import Arm
@@ -26,28 +34,22 @@ from vrt.rnnt import Transducer
 from vrt.rnnt.predictor import LSTMState
 from vrt.rnnt.weights import save_nemo
 
-BEAM = ("predictor", "joint", "fused")
-# Name of an arm, its settings, its graphs, and the most that it drifted here, over all outputs.
-# Float32: order of sums. Float16: weights and every operation rounded to 11 bits, measured on
-# scores down to -90 (0.052) and states of size 1 (0.006). Palette: 64 values for 1,920 weights.
-ARMS = {
-    "k1": (Arm(beam=1), BEAM, 1e-5),
-    "k4": (Arm(beam=4), BEAM, 2e-5),
-    "k8": (Arm(frames=20), RNNT_KINDS, 4e-5),
-    "unrolled": (Arm(lstm="unrolled"), ("predictor", "fused"), 4e-5),
-    "logits": (Arm(tail="logits"), ("joint", "fused"), 4e-5),
-    "fp16": (Arm(precision="fp16-body", frames=20), RNNT_KINDS, 0.06),
-    "fp16-unrolled": (Arm(precision="fp16-body", lstm="unrolled"), ("predictor", "fused"), 0.06),
-    "fp16-logits": (Arm(precision="fp16-body", tail="logits"), ("joint",), 0.06),
-    "functions": (Arm(beams=(1, 4, 8), target="iOS18"), BEAM, 4e-5),
-    "palette": (Arm(palettize=6, frames=20), ("encoder-projection",), 0.12),
-    "palette-fp16": (
-        Arm(palettize=6, precision="fp16-body", target="iOS18", frames=20),
-        ("encoder-projection",),
-        0.12,
-    ),
+# Graphs of each arm, and the most that it drifted here, over all outputs. Float32: order of sums.
+# Float16: weights and every operation rounded to 11 bits, measured on scores down to -90 (0.052)
+# and states of size 1 (0.006). Palette: 64 values for 1,920 weights (0.1).
+PLAN = {
+    "k1": (("fused",), 1e-5),
+    "k4": (BEAM, 2e-5),
+    "k8": (RNNT_KINDS, 4e-5),
+    "unrolled": (("predictor", "fused"), 4e-5),
+    "logits": (("joint",), 4e-5),
+    "fp16": (RNNT_KINDS, 0.06),
+    "fp16-unrolled": (("fused",), 0.06),
+    "functions": (("joint", "fused"), 4e-5),
+    "palette": (("encoder-projection",), 0.12),
+    "palette-fp16": (("encoder-projection",), 0.12),
 }
-PAIRS = [(name, kind) for name, (_, kinds, _) in ARMS.items() for kind in kinds]
+PAIRS = [(name, kind) for name, (kinds, _) in PLAN.items() for kind in kinds]
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +58,8 @@ def source():
 
 
 @pytest.fixture(scope="module")
-def exported(source, tmp_path_factory):
-    """Each package once."""
-    needs_coremltools()
-    folder, made = tmp_path_factory.mktemp("packages"), {}
-
-    def of(arm, kind):
-        if (arm, kind) not in made:
-            made[arm, kind] = export(source, kind, folder / arm, ARMS[arm][0])
-        return made[arm, kind]
-
-    return of
+def exported(tmp_path_factory):
+    return exports(tmp_path_factory)
 
 
 def operations(package, function="main"):
@@ -76,7 +69,7 @@ def operations(package, function="main"):
 @pytest.mark.parametrize(("arm", "kind"), PAIRS)
 def test_arm_computes_what_torch_does(exported, source, arm, kind):
     """On inputs that the export has not seen; top-K ids wherever torch's scores are apart."""
-    settings, _, most = ARMS[arm]
+    settings, (_, most) = ARMS[arm], PLAN[arm]
     found = exported(arm, kind)
     limits = golden_vectors.read(found.golden).tolerances
     assert {n: t.measured for n, t in limits.items()} == found.drift
@@ -124,7 +117,7 @@ def test_ports_are_as_said_and_fixed(exported, arm, kind):
 
 @pytest.mark.parametrize(("arm", "kind"), PAIRS)
 def test_contract_and_golden_vectors_lie_in_and_beside_the_package(exported, source, arm, kind):
-    settings, _, _ = ARMS[arm]
+    settings = ARMS[arm]
     found = exported(arm, kind)
     package = open_package(found.package)
     assert package.contract == found.contract
@@ -210,7 +203,7 @@ def test_palette_is_64_values_and_small(exported):
 
 
 def test_functions_share_their_weights(exported):
-    for kind in BEAM:
+    for kind in ("joint", "fused"):
         one, all_three = exported("k8", kind), exported("functions", kind)
         weights = [
             sum(f.stat().st_size for f in open_package(e.package).weight_files)
@@ -226,8 +219,8 @@ def test_digest_is_of_what_is_computed(exported, source, tmp_path):
     from vrt.coreml.digest import package_digest
 
     first = exported("k4", "joint")
-    again = export(source, "joint", tmp_path / "again", ARMS["k4"][0])
-    other = export(Source("tiny", transducer(1)), "joint", tmp_path / "other", ARMS["k4"][0])
+    again = export(source, "joint", tmp_path / "again", ARMS["k4"])
+    other = export(Source("tiny", transducer(1)), "joint", tmp_path / "other", ARMS["k4"])
     digests = [package_digest(open_package(e.package)) for e in (first, again, other)]
     assert digests[0] == digests[1] != digests[2]
     assert golden_vectors.read(first.golden).package_digest == digests[0]
