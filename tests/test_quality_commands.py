@@ -77,7 +77,8 @@ def test_beam(folder, recordings, tmp_path, monkeypatch):
     assert list(receipt.parameters.items()) == [("model", "tiny"), ("strings", 3)]
     assert {*arms} == {
         *("greedy", "beam_2", "beam_8", "beam_8_no_score_norm", "beam_8_max_symbols_1"),
-        *("beam_8_ngram_0.2", "beam_8_ngram_0.4", "beam_8_hotwords_0.5", "beam_8_hotwords_1"),
+        *("beam_8_ngram_0.2", "beam_8_ngram_0.4"),
+        *("beam_8_hotwords_0.25", "beam_8_hotwords_0.5", "beam_8_hotwords_1"),
     }
     for name, arm in arms.items():
         assert arm["oracle_wer_percent"] <= arm["wer_percent"], name

@@ -32,7 +32,7 @@ WIDTHS = (2, 3, 4, 8, 16)
 BASE = BeamConfig(beam_size=8)
 MAX_SYMBOLS = (1, 2, 3, 5)
 LM_WEIGHTS = (0.2, 0.4)
-BOOSTS = (0.5, 1.0)
+BOOSTS = (0.25, 0.5, 1.0)  # what BoostingTree names as a place to start
 LM_TEXTS, LM_SEED = 5000, 1
 
 

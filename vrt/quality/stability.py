@@ -27,7 +27,8 @@ def stability(
     """Feed each string in pieces of random sizes.
 
     `feeds_inside_a_word`: what was on the screen after them ended in a word that then grew.
-    `pieces_held_back`: tokens with bytes and no text, since a character was not complete.
+    `pieces_held_back`: tokens of which not all bytes were shown at once, since a character was not
+    complete.
 
     Raises:
         QualityError: text that was shown changed, or the end differs from the offline transcript.
@@ -44,14 +45,14 @@ def stability(
         for text in shown:
             if not final.startswith(text):
                 raise QualityError(f"string {place}: shown {text!r}, in the end {final!r}")
-        held = [_held(model, t.id) and not t.text for t in transcript.tokens]
+        sizes = [(_size(model, t.id), len(t.text.encode())) for t in transcript.tokens]
         totals["strings"] += 1
         totals["feeds"] += len(shown)
         before = ["", *shown[:-1]]
         totals["feeds_with_text"] += sum(a != b for a, b in zip(before, shown, strict=True))
         totals["feeds_inside_a_word"] += sum(_inside(text, final) for text in shown)
-        totals["pieces"] += sum(_held(model, t.id) for t in transcript.tokens)
-        totals["pieces_held_back"] += sum(held)
+        totals["pieces"] += sum(size > 0 for size, _ in sizes)
+        totals["pieces_held_back"] += sum(seen < size for size, seen in sizes)
         totals["characters"] += len(final)
     return totals
 
@@ -72,9 +73,9 @@ def _fed(
     return shown
 
 
-def _held(model: VoxtralRealtime, id: int) -> bool:
-    """Whether a token has bytes."""
-    return bool(model.tokenizer and model.tokenizer.piece(id))
+def _size(model: VoxtralRealtime, id: int) -> int:
+    """Bytes of a token."""
+    return len(model.tokenizer.piece(id)) if model.tokenizer else 0
 
 
 def _inside(text: str, final: str) -> bool:

@@ -69,7 +69,7 @@ def spread_ms(seconds: Sequence[float]) -> dict[str, float | int | None]:
     """Median and the two outer tenths, in ms; None where there is no word."""
     names = {"p10_ms": 10, "p50_ms": 50, "p90_ms": 90}
     values = {
-        name: 1000 * float(np.percentile(seconds, share)) if len(seconds) else None
+        name: round(1000 * float(np.percentile(seconds, share)), 3) if len(seconds) else None
         for name, share in names.items()
     }
     return {"words_timed": len(seconds), **values}
