@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from coreml_cases import exports, searched, transducer
+from coreml_cases import exports, needs_coremltools, searched, transducer
 
+from vrt.audio import read
 from vrt.coreml.arms import Arm
 from vrt.coreml.contract import Contract, FunctionContract
 from vrt.coreml.errors import CoreMLError
 from vrt.coreml.graphs_rnnt import rnnt_graph
 from vrt.coreml.scorer import Beam, CoreMLScorer, FusedScorer
-from vrt.rnnt import BeamSession, Fusion, ModelScorer, greedy
+from vrt.paths import data_dir
+from vrt.rnnt import BeamConfig, BeamSession, Fusion, ModelScorer, greedy, malsd
+from vrt.rnnt.acoustic_files import load_acoustic
 from vrt.rnnt.toy import ToyNgram
 
 # Scores add up over some 200 labels; -600 and less in float32 has steps of 6e-5.
@@ -178,8 +181,6 @@ def test_greedy_and_session_take_it_too(model):
 
 
 def searched_frames(scorer, frames):
-    from vrt.rnnt import BeamConfig, malsd
-
     return malsd(scorer, frames, torch.tensor([frames.shape[1]]), BeamConfig(beam_size=4))[0]
 
 
@@ -291,3 +292,22 @@ def test_packages_that_do_not_belong_together_are_refused(packages, tmp_path):
     if platform.system() != "Darwin":
         with pytest.raises(CoreMLError, match="runs on macOS"):
             open_scorer([predictor, joint], run=predicted)
+
+
+def test_a_trained_model_hears_the_same(tmp_path):
+    """The shipped transducer on a recording: the n-best list of torch, through a fused package."""
+    needs_coremltools()
+    from vrt.coreml.export import export
+    from vrt.coreml.runners import open_scorer
+    from vrt.coreml.sources import open_source
+
+    made = export(open_source("digits-rnnt"), "fused", tmp_path, Arm(beam=4))
+    assert max(made.drift.values()) < 3e-5  # measured 4e-6: scores of a trained model are small
+    model = load_acoustic(data_dir() / "models" / "digits-rnnt")
+    samples = read(data_dir() / "audio" / "five_five.flac").samples
+    frames = ModelScorer(model.transducer).project(model.encode(torch.from_numpy(samples))[None])
+    expected = searched_frames(ModelScorer(model.transducer), frames)
+    got = searched_frames(open_scorer([made.package]), frames)
+    assert [h.tokens for h in got] == [h.tokens for h in expected] and len(got) > 1
+    assert model.text(got[0].tokens) == "five five"
+    np.testing.assert_allclose([h.score for h in got], [h.score for h in expected], atol=1e-4)
