@@ -78,7 +78,7 @@ def _floats(name: str, got: ndarray, expected: ndarray, limit: float) -> OutputD
     if not off.size:
         return OutputDiff(name, 0.0, limit)
     place = np.unravel_index(off.argmax(), off.shape)
-    largest = np.abs(b[np.isfinite(b)]).max(initial=0.0)
+    largest = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
     where = f"{list(map(int, place))}, got {a[place]:.7g}, expected {b[place]:.7g}"
     return OutputDiff(name, float(off[place]), limit * max(1.0, largest / LOUD), where)
 

@@ -122,6 +122,7 @@ def from_json(text: str) -> Contract:
             f"the metadata {METADATA_KEY!r} has format {found!r}, this vrt reads {FORMAT};"
             " export the package again"
         )
+    _refuse_choices(values)
     try:
         functions = tuple(_function(f) for f in values.pop("functions"))
         contract = Contract(functions=functions, **values)
@@ -142,10 +143,23 @@ def _port(values: dict[str, Any]) -> Port:
     return Port(values["name"], values["dtype"], tuple(values["shape"]), values["axes"])
 
 
+CHOICES = {"kind": Kind, "precision": Precision, "lstm": LSTM, "tail": Tail, "cache": Cache}
+NEEDED = {"kind", "precision"}
+
+
+def _refuse_choices(values: dict[str, Any]) -> None:
+    for name, choices in CHOICES.items():
+        said, known = values.get(name), get_args(choices)
+        if said not in known and (said is not None or name in NEEDED):
+            raise CoreMLError(
+                f"the metadata name the {name} {said!r}; known are {', '.join(known)}"
+            )
+    sizes = values.get("sizes")
+    if not isinstance(sizes, dict) or not all(isinstance(n, int) for n in sizes.values()):
+        raise CoreMLError(f"the metadata give no sizes, but {sizes!r}; export the package again")
+
+
 def _refuse(contract: Contract) -> None:
-    if contract.kind not in get_args(Kind):
-        known = ", ".join(get_args(Kind))
-        raise CoreMLError(f"the metadata names the kind {contract.kind!r}; known are {known}")
     if not contract.functions:
         raise CoreMLError("the metadata lists no function; export the package again")
     if contract.kind in WITH_BLANK and not _is_class(contract.blank, contract.sizes.get("V")):

@@ -16,9 +16,10 @@ from numpy import ndarray
 from vrt.coreml.comparing import OutputDiff, compare
 from vrt.coreml.golden_vectors import Step
 from vrt.coreml.graphs import Graph
-from vrt.coreml.interpret import Interpreter, Value
+from vrt.coreml.interpret import Arguments, Interpreter
 from vrt.coreml.package import Package
 from vrt.coreml.program import Operation
+from vrt.coreml.toolbox import quiet
 
 HALF_SUFFIX = "_cast_fp16"
 
@@ -55,7 +56,7 @@ def first_divergence(
     found: list[Divergence] = []
     agreed = [""]
 
-    def watch(op: Operation, _: Mapping[str, Value], results: tuple[ndarray, ...]) -> None:
+    def watch(op: Operation, _: Arguments, results: tuple[ndarray, ...]) -> None:
         for (name, _type), result in zip(op.outputs, results, strict=True):
             name = name.removesuffix(HALF_SUFFIX)
             expected = known.get(name)
@@ -85,7 +86,8 @@ def _gaps(step: Step, name: str) -> dict[str, ndarray]:
 def torch_values(graph: Graph, feeds: Mapping[str, ndarray]) -> dict[str, ndarray]:
     """Every value of the traced module, by the name that the converter gives it."""
     given = tuple(torch.from_numpy(np.array(feeds[port.name])) for port in graph.inputs)
-    traced = torch.jit.trace(graph.module.eval(), given, check_trace=False)
+    with quiet():
+        traced = torch.jit.trace(graph.module.eval(), given, check_trace=False)
     jit = torch._C
     # The passes that the converter runs, so that values without a name get the same numbers.
     inner = traced.forward.graph

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy import ndarray
 
-from vrt.coreml.interpret import Interpreter, Value, as_declared
+from vrt.coreml.interpret import Arguments, Interpreter, as_declared
 from vrt.coreml.package import Package
 from vrt.coreml.program import Operation
 from vrt.coreml.types import TensorType
@@ -72,9 +72,7 @@ class _Seen:
     results: dict[str, ndarray] = field(default_factory=dict)
     zeros: dict[str, float] = field(default_factory=dict)
 
-    def __call__(
-        self, op: Operation, arguments: Mapping[str, Value], results: tuple[ndarray, ...]
-    ) -> None:
+    def __call__(self, op: Operation, arguments: Arguments, results: tuple[ndarray, ...]) -> None:
         floats = [r.reshape(-1) for r in results if r.dtype.kind == "f"]
         if floats:
             self.operations[op.name] = op

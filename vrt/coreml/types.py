@@ -10,6 +10,8 @@ from vrt.coreml.errors import CoreMLError
 
 FLOATS = {"float16", "float32"}
 
+Array = np.ndarray | np.generic  # numpy makes a scalar of what has no axes
+
 
 @dataclass(frozen=True)
 class TensorType:

@@ -6,9 +6,9 @@ Semantics as documented for the iOS17 operations of MIL; floats come and go as f
 import math
 
 import numpy as np
-from numpy import ndarray
 
 from vrt.coreml.errors import CoreMLError
+from vrt.coreml.types import Array
 
 CASTS = {
     "fp16": np.float16,
@@ -23,186 +23,186 @@ CASTS = {
 TANH_GAIN = math.sqrt(2 / math.pi)
 
 
-def add(x: ndarray, y: ndarray) -> ndarray:
+def add(x: Array, y: Array) -> Array:
     return x + y
 
 
-def sub(x: ndarray, y: ndarray) -> ndarray:
+def sub(x: Array, y: Array) -> Array:
     return x - y
 
 
-def mul(x: ndarray, y: ndarray) -> ndarray:
+def mul(x: Array, y: Array) -> Array:
     return x * y
 
 
-def real_div(x: ndarray, y: ndarray) -> ndarray:
+def real_div(x: Array, y: Array) -> Array:
     if x.dtype.kind != "f":
         raise CoreMLError("real_div of whole numbers is not told by its documentation")
     return x / y
 
 
-def floor_div(x: ndarray, y: ndarray) -> ndarray:
+def floor_div(x: Array, y: Array) -> Array:
     return x // y
 
 
-def mod(x: ndarray, y: ndarray) -> ndarray:
+def mod(x: Array, y: Array) -> Array:
     return x % y
 
 
-def power(x: ndarray, y: ndarray) -> ndarray:
+def power(x: Array, y: Array) -> Array:
     return x**y
 
 
-def maximum(x: ndarray, y: ndarray) -> ndarray:
+def maximum(x: Array, y: Array) -> Array:
     return np.maximum(x, y)
 
 
-def minimum(x: ndarray, y: ndarray) -> ndarray:
+def minimum(x: Array, y: Array) -> Array:
     return np.minimum(x, y)
 
 
-def equal(x: ndarray, y: ndarray) -> ndarray:
+def equal(x: Array, y: Array) -> Array:
     return x == y
 
 
-def not_equal(x: ndarray, y: ndarray) -> ndarray:
+def not_equal(x: Array, y: Array) -> Array:
     return x != y
 
 
-def less(x: ndarray, y: ndarray) -> ndarray:
+def less(x: Array, y: Array) -> Array:
     return x < y
 
 
-def less_equal(x: ndarray, y: ndarray) -> ndarray:
+def less_equal(x: Array, y: Array) -> Array:
     return x <= y
 
 
-def greater(x: ndarray, y: ndarray) -> ndarray:
+def greater(x: Array, y: Array) -> Array:
     return x > y
 
 
-def greater_equal(x: ndarray, y: ndarray) -> ndarray:
+def greater_equal(x: Array, y: Array) -> Array:
     return x >= y
 
 
-def logical_and(x: ndarray, y: ndarray) -> ndarray:
+def logical_and(x: Array, y: Array) -> Array:
     return x & y
 
 
-def logical_or(x: ndarray, y: ndarray) -> ndarray:
+def logical_or(x: Array, y: Array) -> Array:
     return x | y
 
 
-def logical_xor(x: ndarray, y: ndarray) -> ndarray:
+def logical_xor(x: Array, y: Array) -> Array:
     return x ^ y
 
 
-def logical_not(x: ndarray) -> ndarray:
+def logical_not(x: Array) -> Array:
     return ~x
 
 
-def select(cond: ndarray, a: ndarray, b: ndarray) -> ndarray:
+def select(cond: Array, a: Array, b: Array) -> Array:
     return np.where(cond, a, b)
 
 
-def identity(x: ndarray) -> ndarray:
+def identity(x: Array) -> Array:
     return x
 
 
-def absolute(x: ndarray) -> ndarray:
+def absolute(x: Array) -> Array:
     return np.abs(x)
 
 
-def sign(x: ndarray) -> ndarray:
+def sign(x: Array) -> Array:
     return np.sign(x)
 
 
-def floor(x: ndarray) -> ndarray:
+def floor(x: Array) -> Array:
     return np.floor(x)
 
 
-def ceil(x: ndarray) -> ndarray:
+def ceil(x: Array) -> Array:
     return np.ceil(x)
 
 
-def round_even(x: ndarray) -> ndarray:
+def round_even(x: Array) -> Array:
     return np.round(x)
 
 
-def square(x: ndarray) -> ndarray:
+def square(x: Array) -> Array:
     return x * x
 
 
-def sqrt(x: ndarray) -> ndarray:
+def sqrt(x: Array) -> Array:
     return np.sqrt(x)
 
 
-def rsqrt(x: ndarray, epsilon: ndarray) -> ndarray:
+def rsqrt(x: Array, epsilon: Array) -> Array:
     return 1 / np.sqrt(x + epsilon)
 
 
-def inverse(x: ndarray, epsilon: ndarray) -> ndarray:
+def inverse(x: Array, epsilon: Array) -> Array:
     return 1 / (x + epsilon)
 
 
-def exp(x: ndarray) -> ndarray:
+def exp(x: Array) -> Array:
     return np.exp(x)
 
 
-def exp2(x: ndarray) -> ndarray:
+def exp2(x: Array) -> Array:
     return np.exp2(x)
 
 
-def log(x: ndarray, epsilon: ndarray) -> ndarray:
+def log(x: Array, epsilon: Array) -> Array:
     return np.log(x + epsilon)
 
 
-def sin(x: ndarray) -> ndarray:
+def sin(x: Array) -> Array:
     return np.sin(x)
 
 
-def cos(x: ndarray) -> ndarray:
+def cos(x: Array) -> Array:
     return np.cos(x)
 
 
-def tanh(x: ndarray) -> ndarray:
+def tanh(x: Array) -> Array:
     return np.tanh(x)
 
 
-def erf(x: ndarray) -> ndarray:
+def erf(x: Array) -> Array:
     values = [math.erf(value) for value in x.reshape(-1).tolist()]
     return np.array(values, dtype=x.dtype).reshape(x.shape)
 
 
-def sigmoid(x: ndarray) -> ndarray:
+def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
-def silu(x: ndarray) -> ndarray:
+def silu(x: Array) -> Array:
     return x * sigmoid(x)
 
 
-def softplus(x: ndarray) -> ndarray:
+def softplus(x: Array) -> Array:
     return np.logaddexp(x.dtype.type(0), x)
 
 
-def relu(x: ndarray) -> ndarray:
+def relu(x: Array) -> Array:
     return np.maximum(x, 0)
 
 
-def relu6(x: ndarray) -> ndarray:
+def relu6(x: Array) -> Array:
     return np.clip(x, 0, 6)
 
 
-def leaky_relu(x: ndarray, alpha: ndarray) -> ndarray:
+def leaky_relu(x: Array, alpha: Array) -> Array:
     return np.where(x >= 0, x, alpha * x)
 
 
-def clip(x: ndarray, alpha: ndarray, beta: ndarray) -> ndarray:
+def clip(x: Array, alpha: Array, beta: Array) -> Array:
     return np.clip(x, alpha, beta)
 
 
-def gelu(x: ndarray, mode: str = "EXACT") -> ndarray:
+def gelu(x: Array, mode: str = "EXACT") -> Array:
     match mode:
         case "EXACT":
             return x * (1 + erf(x / x.dtype.type(math.sqrt(2)))) / 2
@@ -213,7 +213,7 @@ def gelu(x: ndarray, mode: str = "EXACT") -> ndarray:
     raise CoreMLError(f"gelu has an unknown mode {mode!r}")
 
 
-def cast(x: ndarray, dtype: str) -> ndarray:
+def cast(x: Array, dtype: str) -> Array:
     """Towards zero where a fraction is lost."""
     if dtype not in CASTS:
         raise CoreMLError(f"cast has an unknown dtype {dtype!r}")

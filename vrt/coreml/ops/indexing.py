@@ -4,12 +4,12 @@ Since iOS17 an index below 0 or beyond the end has no defined answer, so it is a
 """
 
 import numpy as np
-from numpy import ndarray
 
 from vrt.coreml.errors import CoreMLError
+from vrt.coreml.types import Array
 
 
-def _inside(indices: ndarray, length: int, operation: str) -> ndarray:
+def _inside(indices: Array, length: int, operation: str) -> Array:
     wrong = (indices < 0) | (indices >= length)
     if wrong.any():
         raise CoreMLError(
@@ -20,12 +20,12 @@ def _inside(indices: ndarray, length: int, operation: str) -> ndarray:
 
 
 def gather(
-    x: ndarray,
-    indices: ndarray,
-    axis: ndarray | int = 0,
-    batch_dims: ndarray | int = 0,
-    validate_indices: ndarray | bool = False,
-) -> ndarray:
+    x: Array,
+    indices: Array,
+    axis: Array | int = 0,
+    batch_dims: Array | int = 0,
+    validate_indices: Array | bool = False,
+) -> Array:
     along, batch = int(axis) % x.ndim, int(batch_dims)
     indices = _inside(indices, x.shape[along], "gather")
     if batch == 0:
@@ -36,47 +36,47 @@ def gather(
 
 
 def gather_along_axis(
-    x: ndarray,
-    indices: ndarray,
-    axis: ndarray | int = 0,
-    validate_indices: ndarray | bool = False,
-) -> ndarray:
+    x: Array,
+    indices: Array,
+    axis: Array | int = 0,
+    validate_indices: Array | bool = False,
+) -> Array:
     indices = _inside(indices, x.shape[int(axis)], "gather_along_axis")
     return np.take_along_axis(x, indices, axis=int(axis))
 
 
 def gather_nd(
-    x: ndarray,
-    indices: ndarray,
-    batch_dims: ndarray | int = 0,
-    validate_indices: ndarray | bool = False,
-) -> ndarray:
+    x: Array,
+    indices: Array,
+    batch_dims: Array | int = 0,
+    validate_indices: Array | bool = False,
+) -> Array:
     if int(batch_dims):
         raise CoreMLError("gather_nd has batch_dims: the interpreter knows it without")
     return x[_places(indices, x.shape, "gather_nd")]
 
 
 def scatter(
-    data: ndarray,
-    indices: ndarray,
-    updates: ndarray,
+    data: Array,
+    indices: Array,
+    updates: Array,
     mode: str,
-    axis: ndarray | int = 0,
-    validate_indices: ndarray | bool = False,
-) -> ndarray:
+    axis: Array | int = 0,
+    validate_indices: Array | bool = False,
+) -> Array:
     indices = _inside(indices, data.shape[int(axis)], "scatter")
     place = (slice(None),) * (int(axis) % data.ndim) + (indices,)
     return _written(data, place, updates, mode, "scatter")
 
 
 def scatter_along_axis(
-    data: ndarray,
-    indices: ndarray,
-    updates: ndarray,
+    data: Array,
+    indices: Array,
+    updates: Array,
     mode: str,
-    axis: ndarray | int = 0,
-    validate_indices: ndarray | bool = False,
-) -> ndarray:
+    axis: Array | int = 0,
+    validate_indices: Array | bool = False,
+) -> Array:
     along = int(axis) % data.ndim
     places = list(np.indices(indices.shape))
     places[along] = _inside(indices, data.shape[along], "scatter_along_axis")
@@ -84,23 +84,23 @@ def scatter_along_axis(
 
 
 def scatter_nd(
-    data: ndarray,
-    indices: ndarray,
-    updates: ndarray,
+    data: Array,
+    indices: Array,
+    updates: Array,
     mode: str,
-    validate_indices: ndarray | bool = False,
-) -> ndarray:
+    validate_indices: Array | bool = False,
+) -> Array:
     place = _places(indices, data.shape, "scatter_nd")
     return _written(data, place, updates, mode, "scatter_nd")
 
 
-def _places(indices: ndarray, shape: tuple[int, ...], operation: str) -> tuple[ndarray, ...]:
+def _places(indices: Array, shape: tuple[int, ...], operation: str) -> tuple[Array, ...]:
     """The last axis of `indices` names a place by its first coordinates."""
     count = indices.shape[-1]
     return tuple(_inside(indices[..., i], shape[i], operation) for i in range(count))
 
 
-def _written(data: ndarray, place: tuple, updates: ndarray, mode: str, operation: str) -> ndarray:
+def _written(data: Array, place: tuple, updates: Array, mode: str, operation: str) -> Array:
     """`mode` says what becomes of what was there; repeated places all count, but for update."""
     result = data.copy()
     combine = {
@@ -120,12 +120,12 @@ def _written(data: ndarray, place: tuple, updates: ndarray, mode: str, operation
 
 
 def one_hot(
-    indices: ndarray,
-    one_hot_vector_size: ndarray,
-    axis: ndarray | int = -1,
-    on_value: ndarray | int = 1,
-    off_value: ndarray | int = 0,
-) -> ndarray:
+    indices: Array,
+    one_hot_vector_size: Array,
+    axis: Array | int = -1,
+    on_value: Array | int = 1,
+    off_value: Array | int = 0,
+) -> Array:
     """An index outside has no hot place."""
     on, off = np.asarray(on_value), np.asarray(off_value)
     hot = indices[..., None] == np.arange(int(one_hot_vector_size))

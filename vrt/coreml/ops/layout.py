@@ -1,12 +1,12 @@
 """Operations that move numbers and change none: shapes, slices, joins, repeats."""
 
 import numpy as np
-from numpy import ndarray
 
 from vrt.coreml.errors import CoreMLError
+from vrt.coreml.types import Array
 
 
-def reshape(x: ndarray, shape: ndarray) -> ndarray:
+def reshape(x: Array, shape: Array) -> Array:
     """-1 is what is left; 0 is the length that x has there, where the ranks are equal."""
     wanted = shape.tolist()
     if 0 in wanted and len(wanted) == x.ndim and x.size:
@@ -14,36 +14,34 @@ def reshape(x: ndarray, shape: ndarray) -> ndarray:
     return x.reshape(wanted)
 
 
-def transpose(x: ndarray, perm: ndarray) -> ndarray:
+def transpose(x: Array, perm: Array) -> Array:
     return x.transpose(perm.tolist())
 
 
-def squeeze(x: ndarray, axes: ndarray | None = None) -> ndarray:
+def squeeze(x: Array, axes: Array | None = None) -> Array:
     return np.squeeze(x, None if axes is None else tuple(axes.reshape(-1).tolist()))
 
 
-def expand_dims(x: ndarray, axes: ndarray) -> ndarray:
+def expand_dims(x: Array, axes: Array) -> Array:
     return np.expand_dims(x, tuple(axes.reshape(-1).tolist()))
 
 
-def concat(
-    values: tuple[ndarray, ...], axis: ndarray, interleave: ndarray | bool = False
-) -> ndarray:
+def concat(values: tuple[Array, ...], axis: Array, interleave: Array | bool = False) -> Array:
     if interleave:
         raise CoreMLError("concat interleaves: the interpreter knows it one after the other")
     return np.concatenate(values, axis=int(axis))
 
 
-def stack(values: tuple[ndarray, ...], axis: ndarray) -> ndarray:
+def stack(values: tuple[Array, ...], axis: Array) -> Array:
     return np.stack(values, axis=int(axis))
 
 
 def split(
-    x: ndarray,
-    axis: ndarray,
-    num_splits: ndarray | None = None,
-    split_sizes: ndarray | None = None,
-) -> tuple[ndarray, ...]:
+    x: Array,
+    axis: Array,
+    num_splits: Array | None = None,
+    split_sizes: Array | None = None,
+) -> tuple[Array, ...]:
     if split_sizes is None:
         if num_splits is None:
             raise CoreMLError("split says neither how many parts nor of which sizes")
@@ -54,27 +52,27 @@ def split(
 
 
 def slice_by_index(
-    x: ndarray,
-    begin: ndarray,
-    end: ndarray,
-    stride: ndarray | None = None,
-    begin_mask: ndarray | None = None,
-    end_mask: ndarray | None = None,
-    squeeze_mask: ndarray | None = None,
-) -> ndarray:
+    x: Array,
+    begin: Array,
+    end: Array,
+    stride: Array | None = None,
+    begin_mask: Array | None = None,
+    end_mask: Array | None = None,
+    squeeze_mask: Array | None = None,
+) -> Array:
     return x[_index(x.ndim, begin, end, stride, begin_mask, end_mask, squeeze_mask)]
 
 
 def slice_update(
-    x: ndarray,
-    update: ndarray,
-    begin: ndarray,
-    end: ndarray,
-    stride: ndarray | None = None,
-    begin_mask: ndarray | None = None,
-    end_mask: ndarray | None = None,
-    squeeze_mask: ndarray | None = None,
-) -> ndarray:
+    x: Array,
+    update: Array,
+    begin: Array,
+    end: Array,
+    stride: Array | None = None,
+    begin_mask: Array | None = None,
+    end_mask: Array | None = None,
+    squeeze_mask: Array | None = None,
+) -> Array:
     y = x.copy()
     place = _index(x.ndim, begin, end, stride, begin_mask, end_mask, squeeze_mask)
     if y[place].shape != update.shape:
@@ -85,12 +83,12 @@ def slice_update(
 
 def _index(
     rank: int,
-    begin: ndarray,
-    end: ndarray,
-    stride: ndarray | None,
-    begin_mask: ndarray | None,
-    end_mask: ndarray | None,
-    squeeze_mask: ndarray | None,
+    begin: Array,
+    end: Array,
+    stride: Array | None,
+    begin_mask: Array | None,
+    end_mask: Array | None,
+    squeeze_mask: Array | None,
 ) -> tuple[slice | int, ...]:
     """What numpy takes; a mask says that the number is not read."""
     steps = np.ones(rank, int) if stride is None else stride
@@ -99,7 +97,7 @@ def _index(
     no_end = off if end_mask is None else end_mask
     single = off if squeeze_mask is None else squeeze_mask
     return tuple(
-        int(begin[i])
+        (0 if no_begin[i] else int(begin[i]))
         if single[i]
         else slice(
             None if no_begin[i] else int(begin[i]),
@@ -110,19 +108,17 @@ def _index(
     )
 
 
-def slice_by_size(x: ndarray, begin: ndarray, size: ndarray) -> ndarray:
+def slice_by_size(x: Array, begin: Array, size: Array) -> Array:
     """A size of -1 is all that is left."""
     ends = [None if n == -1 else b + n for b, n in zip(begin.tolist(), size.tolist(), strict=True)]
     return x[tuple(slice(b, e) for b, e in zip(begin.tolist(), ends, strict=True))]
 
 
-def tile(x: ndarray, reps: ndarray) -> ndarray:
+def tile(x: Array, reps: Array) -> Array:
     return np.tile(x, reps.tolist())
 
 
-def pad(
-    x: ndarray, pad: ndarray, mode: str = "constant", constant_val: ndarray | float = 0.0
-) -> ndarray:
+def pad(x: Array, pad: Array, mode: str = "constant", constant_val: Array | float = 0.0) -> Array:
     """`pad` is before and after each of the last axes."""
     pairs = pad.reshape(-1, 2).tolist()
     widths = [[0, 0]] * (x.ndim - len(pairs)) + pairs
@@ -136,23 +132,23 @@ def pad(
     raise CoreMLError(f"pad has an unknown mode {mode!r}")
 
 
-def shape(x: ndarray) -> ndarray:
+def shape(x: Array) -> Array:
     return np.array(x.shape, dtype=np.int32)
 
 
-def reverse(x: ndarray, axes: ndarray | None = None) -> ndarray:
+def reverse(x: Array, axes: Array | None = None) -> Array:
     return np.flip(x, None if axes is None else tuple(axes.reshape(-1).tolist()))
 
 
-def fill(shape: ndarray, value: ndarray) -> ndarray:
+def fill(shape: Array, value: Array) -> Array:
     return np.full(shape.tolist(), value)
 
 
-def range_1d(start: ndarray, end: ndarray, step: ndarray) -> ndarray:
+def range_1d(start: Array, end: Array, step: Array) -> Array:
     return np.arange(start, end, step, dtype=start.dtype)
 
 
-def band_part(x: ndarray, lower: ndarray | int = -1, upper: ndarray | int = -1) -> ndarray:
+def band_part(x: Array, lower: Array | int = -1, upper: Array | int = -1) -> Array:
     """Zeros outside a band; a negative width keeps that side whole."""
     rows, columns = np.indices(x.shape[-2:])
     kept = (lower < 0) | (rows - columns <= lower)

@@ -4,32 +4,30 @@ N batch, I input channels, O output channels, G groups.
 """
 
 import numpy as np
-from numpy import ndarray
 from numpy.lib.stride_tricks import sliding_window_view
 
 from vrt.coreml.errors import CoreMLError
 from vrt.coreml.ops.reductions import softmax
+from vrt.coreml.types import Array
 
 
-def linear(x: ndarray, weight: ndarray, bias: ndarray | None = None) -> ndarray:
+def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     y = x @ weight.T
     return y if bias is None else y + bias
 
 
 def matmul(
-    x: ndarray, y: ndarray, transpose_x: ndarray | bool = False, transpose_y: ndarray | bool = False
-) -> ndarray:
+    x: Array, y: Array, transpose_x: Array | bool = False, transpose_y: Array | bool = False
+) -> Array:
     x = np.swapaxes(x, -1, -2) if transpose_x else x
     return x @ (np.swapaxes(y, -1, -2) if transpose_y else y)
 
 
-def einsum(values: tuple[ndarray, ...], equation: str) -> ndarray:
+def einsum(values: tuple[Array, ...], equation: str) -> Array:
     return np.einsum(equation, *values)
 
 
-def attention(
-    query: ndarray, key: ndarray, value: ndarray, attn_mask: ndarray | None = None
-) -> ndarray:
+def attention(query: Array, key: Array, value: Array, attn_mask: Array | None = None) -> Array:
     """Scaled by 1 / sqrt(width of a query); a mask of booleans says who is attended to."""
     scores = query @ np.swapaxes(key, -1, -2) / query.dtype.type(np.sqrt(query.shape[-1]))
     if attn_mask is not None and attn_mask.dtype == np.bool_:
@@ -40,15 +38,15 @@ def attention(
 
 
 def conv(
-    x: ndarray,
-    weight: ndarray,
-    bias: ndarray | None = None,
-    strides: ndarray | None = None,
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    strides: Array | None = None,
     pad_type: str = "valid",
-    pad: ndarray | None = None,
-    dilations: ndarray | None = None,
-    groups: ndarray | int = 1,
-) -> ndarray:
+    pad: Array | None = None,
+    dilations: Array | None = None,
+    groups: Array | int = 1,
+) -> Array:
     """x [N, I, *spatial], weight [O, I / G, *kernel]; `pad` is before and after each axis."""
     spatial = x.ndim - 2
     x = np.pad(x, [(0, 0), (0, 0), *_padding(pad_type, pad, spatial)])
@@ -71,7 +69,7 @@ def conv(
     return y if bias is None else y + bias.reshape(-1, *[1] * spatial)
 
 
-def _correlate(windows: ndarray, weight: ndarray) -> ndarray:
+def _correlate(windows: Array, weight: Array) -> Array:
     """windows [N, I, *out, *kernel] with weight [O, I, *kernel]."""
     spatial = weight.ndim - 2
     kernel_axes = list(range(2 + spatial, 2 + 2 * spatial))
@@ -79,7 +77,7 @@ def _correlate(windows: ndarray, weight: ndarray) -> ndarray:
     return np.moveaxis(y, -1, 1)
 
 
-def _padding(pad_type: str, pad: ndarray | None, spatial: int) -> list[tuple[int, int]]:
+def _padding(pad_type: str, pad: Array | None, spatial: int) -> list[tuple[int, int]]:
     if pad_type == "valid":
         return [(0, 0)] * spatial
     if pad_type == "custom" and pad is not None:

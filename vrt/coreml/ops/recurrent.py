@@ -5,25 +5,25 @@ cell; torch as input, forget, cell, output. One bias is the sum of torch's two.
 """
 
 import numpy as np
-from numpy import ndarray
 
 from vrt.coreml.errors import CoreMLError
 from vrt.coreml.ops.elementwise import sigmoid
+from vrt.coreml.types import Array
 
 
 def lstm(
-    x: ndarray,
-    initial_h: ndarray,
-    initial_c: ndarray,
-    weight_ih: ndarray,
-    weight_hh: ndarray,
-    bias: ndarray | None = None,
+    x: Array,
+    initial_h: Array,
+    initial_c: Array,
+    weight_ih: Array,
+    weight_hh: Array,
+    bias: Array | None = None,
     direction: str = "forward",
-    output_sequence: ndarray | bool = False,
+    output_sequence: Array | bool = False,
     recurrent_activation: str = "sigmoid",
     cell_activation: str = "tanh",
     activation: str = "tanh",
-) -> tuple[ndarray, ndarray, ndarray]:
+) -> tuple[Array, Array, Array]:
     """x [S, B, I], states [B, H], weights [4H, I] and [4H, H]: outputs [S or 1, B, H], h, c.
 
     Peepholes, clipping and a second direction are unknown: such a program is refused.

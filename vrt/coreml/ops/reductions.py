@@ -1,63 +1,51 @@
 """Operations over whole axes: sums, extrema, softmax, norms, top-K, running sums."""
 
 import numpy as np
-from numpy import ndarray
 
 from vrt.coreml.errors import CoreMLError
+from vrt.coreml.types import Array
 
 INDEX_TYPES = {"int32": np.int32, "uint16": np.uint16}
 
 
-def _axes(axes: ndarray | None) -> tuple[int, ...] | None:
+def _axes(axes: Array | None) -> tuple[int, ...] | None:
     """None is all of them."""
     return None if axes is None else tuple(axes.reshape(-1).tolist())
 
 
-def reduce_max(
-    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
-) -> ndarray:
+def reduce_max(x: Array, axes: Array | None = None, keep_dims: Array | bool = False) -> Array:
     return x.max(axis=_axes(axes), keepdims=bool(keep_dims))
 
 
-def reduce_min(
-    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
-) -> ndarray:
+def reduce_min(x: Array, axes: Array | None = None, keep_dims: Array | bool = False) -> Array:
     return x.min(axis=_axes(axes), keepdims=bool(keep_dims))
 
 
-def reduce_sum(
-    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
-) -> ndarray:
+def reduce_sum(x: Array, axes: Array | None = None, keep_dims: Array | bool = False) -> Array:
     return x.sum(axis=_axes(axes), keepdims=bool(keep_dims), dtype=x.dtype)
 
 
-def reduce_mean(
-    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
-) -> ndarray:
+def reduce_mean(x: Array, axes: Array | None = None, keep_dims: Array | bool = False) -> Array:
     return x.mean(axis=_axes(axes), keepdims=bool(keep_dims), dtype=x.dtype)
 
 
-def reduce_prod(
-    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
-) -> ndarray:
+def reduce_prod(x: Array, axes: Array | None = None, keep_dims: Array | bool = False) -> Array:
     return x.prod(axis=_axes(axes), keepdims=bool(keep_dims), dtype=x.dtype)
 
 
 def reduce_sum_square(
-    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
-) -> ndarray:
+    x: Array, axes: Array | None = None, keep_dims: Array | bool = False
+) -> Array:
     return reduce_sum(x * x, axes, keep_dims)
 
 
-def reduce_l2_norm(
-    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
-) -> ndarray:
+def reduce_l2_norm(x: Array, axes: Array | None = None, keep_dims: Array | bool = False) -> Array:
     return np.sqrt(reduce_sum(x * x, axes, keep_dims))
 
 
 def reduce_log_sum_exp(
-    x: ndarray, axes: ndarray | None = None, keep_dims: ndarray | bool = False
-) -> ndarray:
+    x: Array, axes: Array | None = None, keep_dims: Array | bool = False
+) -> Array:
     """With the maximum taken off first; a slice of -inf alone gives -inf."""
     top = reduce_max(x, axes, True)
     finite = np.where(np.isfinite(top), top, x.dtype.type(0))
@@ -66,39 +54,39 @@ def reduce_log_sum_exp(
 
 
 def reduce_argmax(
-    x: ndarray,
-    axis: ndarray | int = -1,
-    keep_dims: ndarray | bool = False,
+    x: Array,
+    axis: Array | int = -1,
+    keep_dims: Array | bool = False,
     output_dtype: str = "int32",
-) -> ndarray:
+) -> Array:
     """The lowest index among equals."""
     return _index(np.argmax(x, axis=int(axis), keepdims=bool(keep_dims)), output_dtype)
 
 
 def reduce_argmin(
-    x: ndarray,
-    axis: ndarray | int = -1,
-    keep_dims: ndarray | bool = False,
+    x: Array,
+    axis: Array | int = -1,
+    keep_dims: Array | bool = False,
     output_dtype: str = "int32",
-) -> ndarray:
+) -> Array:
     """The lowest index among equals."""
     return _index(np.argmin(x, axis=int(axis), keepdims=bool(keep_dims)), output_dtype)
 
 
-def softmax(x: ndarray, axis: ndarray | int = -1) -> ndarray:
+def softmax(x: Array, axis: Array | int = -1) -> Array:
     shifted = np.exp(x - x.max(axis=int(axis), keepdims=True))
     return shifted / shifted.sum(axis=int(axis), keepdims=True)
 
 
 def topk(
-    x: ndarray,
-    k: ndarray | int = 1,
-    axis: ndarray | int = -1,
-    ascending: ndarray | bool = False,
-    sort: ndarray | bool = True,
-    return_indices: ndarray | bool = True,
+    x: Array,
+    k: Array | int = 1,
+    axis: Array | int = -1,
+    ascending: Array | bool = False,
+    sort: Array | bool = True,
+    return_indices: Array | bool = True,
     output_indices_dtype: str = "int32",
-) -> tuple[ndarray, ...]:
+) -> tuple[Array, ...]:
     """Sorted; the lowest index first among equals, which Core ML leaves open.
 
     k -1 is all. Without `sort` any order is right, so this one is.
@@ -113,11 +101,11 @@ def topk(
 
 
 def cumsum(
-    x: ndarray,
-    axis: ndarray | int = 0,
-    exclusive: ndarray | bool = False,
-    reverse: ndarray | bool = False,
-) -> ndarray:
+    x: Array,
+    axis: Array | int = 0,
+    exclusive: Array | bool = False,
+    reverse: Array | bool = False,
+) -> Array:
     x = np.flip(x, int(axis)) if reverse else x
     y = np.cumsum(x, axis=int(axis), dtype=x.dtype)
     y = y - x if exclusive else y
@@ -125,12 +113,12 @@ def cumsum(
 
 
 def layer_norm(
-    x: ndarray,
-    axes: ndarray,
-    gamma: ndarray | None = None,
-    beta: ndarray | None = None,
-    epsilon: ndarray | float = 1e-5,
-) -> ndarray:
+    x: Array,
+    axes: Array,
+    gamma: Array | None = None,
+    beta: Array | None = None,
+    epsilon: Array | float = 1e-5,
+) -> Array:
     over = tuple(axis % x.ndim for axis in axes.reshape(-1).tolist())
     centred = x - x.mean(axis=over, keepdims=True)
     y = centred / np.sqrt((centred * centred).mean(axis=over, keepdims=True) + epsilon)
@@ -140,13 +128,13 @@ def layer_norm(
 
 
 def batch_norm(
-    x: ndarray,
-    mean: ndarray,
-    variance: ndarray,
-    gamma: ndarray | None = None,
-    beta: ndarray | None = None,
-    epsilon: ndarray | float = 1e-5,
-) -> ndarray:
+    x: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array | None = None,
+    beta: Array | None = None,
+    epsilon: Array | float = 1e-5,
+) -> Array:
     """x [N, C, *spatial], with the statistics of training."""
     shape = (-1, *[1] * (x.ndim - 2))
     y = (x - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + epsilon)
@@ -154,7 +142,7 @@ def batch_norm(
     return y if beta is None else y + beta.reshape(shape)
 
 
-def _index(index: ndarray, dtype: str) -> ndarray:
+def _index(index: Array, dtype: str) -> Array:
     if dtype not in INDEX_TYPES:
         raise CoreMLError(f"indices of an unknown dtype {dtype!r}")
     return index.astype(INDEX_TYPES[dtype])
