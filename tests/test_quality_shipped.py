@@ -1,14 +1,18 @@
 """The shipped models' numbers, measured again, are those of their receipts."""
 
+from itertools import pairwise
+
 import pytest
 
 from vrt.paths import data_dir
 from vrt.quality.beam import BASE
 from vrt.quality.clips import SETS, encode, strings_of
+from vrt.quality.delay import CONDITIONED, conditioning
 from vrt.quality.hearing import hear, scored_text, write
 from vrt.quality.runs import one_thread
 from vrt.quality.scoring import errors_of
 from vrt.quality.searches import beam_search, greedy_search, run_over
+from vrt.quality.timed import timed_strings
 from vrt.receipt import Receipt
 from vrt.receipt.machine import describe_device
 from vrt.rnnt.acoustic_files import load_acoustic
@@ -63,3 +67,21 @@ def test_digits_voxtral_reads_as_its_receipt_says(repo_root, corpus, delay):
     edits = int(word_errors([s.text for s in strings], texts).edits.sum())
     wanted = receipt.numbers[name][f"{delay * TOKEN_MS}_ms"]["word_edits"]
     assert abs(edits - wanted) <= tolerance(receipt)
+
+
+def test_digits_voxtral_is_conditioned_by_the_embedding_alone(repo_root, corpus):
+    """One prompt, other delays in the time embedding: words come as much later as it says."""
+    folder, _ = shipped(repo_root, "digits-voxtral", "quality-delay.json")
+    strings = timed_strings(corpus, "heard_15_db", 40)
+    with one_thread():
+        model = load(folder)
+        heard = [hear(model, string.example.samples) for string in strings]
+        found = conditioning(model, strings, heard)
+    medians = [
+        found[f"embedding_{delay * TOKEN_MS}_ms"]["emission_after_word_end"]["p50_ms"]
+        for delay in CONDITIONED
+    ]
+    steps = [later - sooner for sooner, later in pairwise(medians)]
+    wanted = [TOKEN_MS * (later - sooner) for sooner, later in pairwise(CONDITIONED)]
+    # A word comes in steps of a token; half of each step is far above what chance would give.
+    assert all(step > want / 2 for step, want in zip(steps, wanted, strict=True)), medians

@@ -1,8 +1,8 @@
 """One experiment as a recorded run: model, recordings, one thread, receipt."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ class Request:
     model: str
     strings: int = 200  # of each test set
     speech: Path | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)  # parameters of one experiment alone
 
     def __post_init__(self) -> None:
         at_least(FEWEST, "strings", self.strings)
@@ -62,8 +61,7 @@ def recorded(
     need_tools()
     folder, place = request.folder, find_speech(request.speech)
     with one_thread():
-        parameters = {"model": folder.name, "strings": request.strings, **request.more}
-        begun = Receipt.begin(parameters)
+        begun = Receipt.begin({"model": folder.name, "strings": request.strings})
         numbers = measure(folder, load_corpus(place))
     files = (folder / "config.json", folder / WEIGHTS, place / RECORDINGS)
     done = begun.end(numbers, {file.name: digest(file) for file in files})
