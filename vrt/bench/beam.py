@@ -16,7 +16,7 @@ import torch
 from vrt.bench.allocator import keep_freed_memory
 from vrt.bench.bandwidth import read_bandwidth, written_buffer
 from vrt.bench.beam_arms import Problem, differences
-from vrt.bench.beam_model import calibrated, random_frames
+from vrt.bench.beam_model import CALIBRATION_BEAM, calibrated, random_frames
 from vrt.bench.beam_parts import measured_parts
 from vrt.bench.beam_rows import (
     DEFAULT_MALLOC,
@@ -62,8 +62,9 @@ class _BeamBench:
         self.rates: dict[Case, float] = {}
 
     def run(self) -> dict[str, Any]:
-        for rate in dict.fromkeys(case.rate for case in self.settings.cases):
-            self._prepare(rate)
+        kinds = [(case.rate, case.beam is None) for case in self.settings.cases]
+        for rate, greedy in dict.fromkeys(kinds):
+            self._prepare(rate, greedy)
         work = {case.name: work_of(problem) for case, problem in self.problems.items()}
         rows = self._round(DEFAULT_MALLOC)
         parts = measured_parts(next(iter(self.problems.values())), self.settings.repeats)
@@ -80,16 +81,19 @@ class _BeamBench:
             "read_bytes_per_second": asdict(read_bandwidth(weights)),
         }
 
-    def _prepare(self, rate: float) -> None:
-        """One model for all cases of a label rate: its blank bias is found at B=1."""
+    def _prepare(self, rate: float, greedy: bool) -> None:
+        """One model for all beams, or greedy searches, of a label rate: its blank bias is found at
+        B=1."""
         settings = self.settings
-        self.tell(f"calibrating a random model to {rate} labels a frame")
+        kind = "greedy" if greedy else "beam"
+        self.tell(f"calibrating a random model to {rate} labels a frame, {kind}")
         model = Transducer.random(settings.model, settings.seed)
         one = random_frames(settings.model, 1, settings.frames, settings.seed)
-        said = calibrated(model, one, rate, settings.max_symbols)
+        beam = None if greedy else min(CALIBRATION_BEAM, settings.model.vocab)
+        said = calibrated(model, one, rate, settings.max_symbols, beam)
         scorer = PackedScorer(model)
         for case in settings.cases:
-            if case.rate == rate:
+            if case.rate == rate and (case.beam is None) == greedy:
                 frames = random_frames(settings.model, case.batch, settings.frames, settings.seed)
                 self.problems[case] = Problem(case, model, scorer, frames, settings.max_symbols)
                 self.rates[case] = said
