@@ -16,9 +16,9 @@ WORKERS ?= 2
 ARGS ?=
 
 # The extras each target installs.
-EXTRAS_demo := plot
-EXTRAS_test := plot,hf,nemo,test
-EXTRAS_lab := notebook
+EXTRAS_demo := plot,fast
+EXTRAS_test := plot,hf,fast,nemo,coreml,test
+EXTRAS_lab := notebook,fast
 
 .PHONY: demo test test-slow lab lint clean
 

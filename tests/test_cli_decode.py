@@ -8,6 +8,7 @@ import torch
 from commands import fails, run
 from safetensors.torch import save_file
 
+from vrt.paths import data_dir
 from vrt.rnnt import BeamConfig, ModelScorer, Transducer, TransducerConfig, greedy, malsd
 from vrt.rnnt.vocabulary import Vocabulary
 from vrt.rnnt.weights import save_nemo
@@ -157,3 +158,15 @@ def test_wrong_models_and_contradictions_are_refused(archive, frames_file, tmp_p
     fails(run("decode", frames_file, "--model", tmp_path / "none.nemo"), 1, "none.nemo")
     fails(run("decode", frames_file, "-m", archive, "--beam", 9), 1, "beam_size 9", "5 classes")
     fails(run("decode", frames_file, "-m", archive, "--greedy", "--trace"), 2, "--greedy")
+
+
+def test_other_commands_point_here():
+    result = run("transcribe", "any.wav", "--model", "digits-rnnt")
+    fails(result, 1, "digits-rnnt is a small transducer", "vrt decode FILE")
+
+
+def test_the_shipped_model_hears_digits():
+    clip = data_dir() / "audio" / "five_five.flac"
+    assert run("decode", clip).stdout == "five five\n"
+    said = json.loads(run("decode", clip, "--json").stdout)["nbest"][0]
+    assert said["seconds"] == [round(0.04 * frame, 3) for frame in said["timestamps"]]

@@ -6,10 +6,12 @@ import torch
 
 from vrt.cli.options import Dtype
 from vrt.cli.output import bytes_text
+from vrt.loading import is_transducer
 from vrt.voxtral.measure.cost import Cost, Estimate, cost
 from vrt.voxtral.measure.speed import Speed, measure_speed
 from vrt.voxtral.weights import skeleton
 from vrt.voxtral.weights.checkpoint import WEIGHTS_STEM, Checkpoint, open_checkpoint
+from vrt.voxtral.weights.config_files import CheckpointError
 from vrt.voxtral.weights.fit import fit
 from vrt.voxtral.weights.tensor_files import shards
 
@@ -43,6 +45,11 @@ class Look:
 
 def look_at(name: str, dtype: Dtype | None) -> Look:
     """Read configuration, vocabulary and headers. Raises `CheckpointError` as loading would."""
+    if is_transducer(name):
+        raise CheckpointError(
+            f"{name} is a small transducer and no Voxtral checkpoint; say: vrt decode FILE --model"
+            f" {name}"
+        )
     found = open_checkpoint(name)
     where = str(found.directory)
     shapes = {key: tuple(t.shape) for key, t in skeleton(found.config).state_dict().items()}

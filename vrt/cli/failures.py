@@ -12,7 +12,11 @@ from vrt.cli.output import printable, remark
 FAILED, INTERRUPTED, OUTPUT_CLOSED = 1, 130, 141  # 128 + SIGINT, 128 + SIGPIPE
 
 # The package's extras, for what a plain install leaves out.
-EXTRAS = {"altair": "plot", "vl_convert": "plot", "PIL": "plot", "transformers": "hf"}
+EXTRAS = {
+    **dict.fromkeys(("altair", "vl_convert", "PIL"), "plot"),
+    **dict.fromkeys(("jiwer", "scipy"), "quality"),
+    **{"transformers": "hf", "nemo": "nemo", "coremltools": "coreml"},
+}
 
 
 class CommandGroup(TyperGroup):

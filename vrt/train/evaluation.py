@@ -68,7 +68,7 @@ def word_errors(references: Sequence[str], found: Sequence[str]) -> Errors:
     try:
         import jiwer
     except ImportError as error:
-        raise SpeechError("word error rates need jiwer: pip install 'vrt[test]'") from error
+        raise SpeechError("word error rates need jiwer: pip install 'vrt[quality]'") from error
     outputs = [jiwer.process_words([r], [f]) for r, f in zip(references, found, strict=True)]
     return Errors(
         tuple(o.hits + o.substitutions + o.deletions for o in outputs),
@@ -102,7 +102,7 @@ def _bootstrap(edits: np.ndarray, words: np.ndarray) -> tuple[float, float]:
     try:
         from scipy.stats import bootstrap
     except ImportError as error:
-        raise SpeechError("intervals need scipy: pip install 'vrt[test]'") from error
+        raise SpeechError("intervals need scipy: pip install 'vrt[quality]'") from error
     found = bootstrap(
         (edits, words),
         lambda e, w, axis: 100 * e.sum(axis) / w.sum(axis),
