@@ -47,17 +47,22 @@ def test_clear_and_fast_count_the_same():
 
 
 def test_by_hand():
-    # Two frames, blank or label 0 at each, at most one label a frame: (), (0) twice, (0, 0).
+    """Two frames; label 0 or blank at each, at most one label a frame.
+
+    1: the empty hypothesis takes blank or 0. 2: the empty one takes blank, or 0 at frame 1; (0) is
+    at its cap and forced to blank; both (0) merge. 3: the empty one is final and carried over, (0)
+    is forced to blank.
+    """
     scorer = ToyScorer(3, "logprob", default_row=[-1.0, -float("inf"), -0.5])
     lengths, config = torch.tensor([2]), BeamConfig(beam_size=3, max_symbols=1)
     clear, fast = counted(scorer, toy_frames(1, 2), lengths, config)
-    # 1: () reads frame 0 and takes blank or 0. 2: () takes blank or 0 at frame 1, (0) is forced
-    # to blank. (0) at frame 1 by two ways is one. 3: () is final, both (0) ...
-    assert fast.work.iterations == 4 and fast.work.recombinations == clear.work.recombinations > 0
-    assert fast.work.forced_blanks > 0 and fast.work.carried > 0
-    assert fast.work.predictor_rows == 2  # after (0) and after (0, 0), once each
-    assert clear.work.predictor_rows == clear.work.joint_rows == 4 * 3
-    assert fast.tokens == len(malsd(scorer, toy_frames(1, 2), lengths, config)[0][0].tokens)
+    same = {"iterations": 3, "blanks": 1 + 2 + 1, "labels": 1 + 1, "carried": 1, "selections": 7}
+    same |= {"forced_blanks": 1 + 1, "recombinations": 1, "living_slots": 2 + 2 + 2, "tokens": 1}
+    assert {name: clear.totals[name] for name in same} == same
+    # The predictor after (0) is known when (0) is met again.
+    own = {"joint_calls": 3, "joint_rows": 1 + 2 + 1, "predictor_calls": 1, "predictor_rows": 1}
+    assert fast.totals == same | own | {"known_prefixes": 1}
+    assert clear.work.predictor_rows == clear.work.joint_rows == 3 * 3
 
 
 def test_per_utterance_and_per_second():

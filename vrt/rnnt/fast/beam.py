@@ -88,18 +88,19 @@ class FastBeam:
         self._make_room()
         best = self._best(frames, first)
         self.counts[READS] += self._reading
-        merges = iterate(
-            self.slots,
-            self._after,
-            best,
-            self._rows,
-            (self.prefixes, self.emissions),
-            last,
-            self._chosen,
-            self._winner,
-            self.rules,
-            self.counts,
-        )
+        with np.errstate(over="ignore"):  # hashes wrap; numpy would say so where numba is missing
+            merges = iterate(
+                self.slots,
+                self._after,
+                best,
+                self._rows,
+                (self.prefixes, self.emissions),
+                last,
+                self._chosen,
+                self._winner,
+                self.rules,
+                self.counts,
+            )
         self.slots, self._after = self._after, self.slots
         if merges:
             add_merged(self.slots.score, self._winner)
