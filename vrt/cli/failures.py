@@ -15,7 +15,9 @@ FAILED, INTERRUPTED, OUTPUT_CLOSED = 1, 130, 141  # 128 + SIGINT, 128 + SIGPIPE
 EXTRAS = {
     **dict.fromkeys(("altair", "vl_convert", "PIL"), "plot"),
     **dict.fromkeys(("jiwer", "scipy"), "quality"),
-    **{"transformers": "hf", "nemo": "nemo", "coremltools": "coreml"},
+    "transformers": "hf",
+    "nemo": "nemo",
+    "coremltools": "coreml",
 }
 
 
