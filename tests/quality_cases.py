@@ -7,6 +7,7 @@ from vrt.rnnt.acoustic import AcousticTransducer
 from vrt.rnnt.model import Transducer
 from vrt.rnnt.vocabulary import Vocabulary
 from vrt.train.corpus import (
+    MISC_SENTENCES,
     TRAIN_SENTENCES,
     TRAIN_SPEAKERS,
     UNHEARD_SPEAKERS,
@@ -31,7 +32,8 @@ def tones():
     speakers, takes = [*TRAIN_SPEAKERS, *UNHEARD_SPEAKERS], (0, 5, 8)
     digits = [Digit(v, s, t, sound(v)) for s in speakers for t in takes for v in range(10)]
     hum = (0.1 * np.sin(2 * np.pi * 150 * np.arange(40_000) / 16_000)).astype(np.float32)
-    return Corpus(tuple(digits), {name: Sentence(name, hum) for name in TRAIN_SENTENCES})
+    names = (*TRAIN_SENTENCES, *MISC_SENTENCES)
+    return Corpus(tuple(digits), {name: Sentence(name, hum) for name in names})
 
 
 def random_model(seed=0, blank=2.5):
