@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from commands import run
 from coreml_packages import (
     converted,
     copied,
@@ -357,3 +358,24 @@ def test_reading_a_package_says_nothing_on_the_screen(joint):
 
 def test_metadata_are_under_the_key_that_hosts_know(joint):
     assert METADATA_KEY == "vrt" and METADATA_KEY in open_package(joint).metadata
+
+
+def test_command_says_what_is_proven(joint):
+    result = run("coreml", "check", str(joint))
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "ok joint-k4.mlpackage"
+    assert lines[-2].startswith("Proven: on these 3 calls the program and the weights on the disk")
+    assert lines[-1].startswith("Not proven: anything of Apple's kernels, placement or speed")
+
+
+def test_command_goes_on_after_a_package_that_fails(joint, tmp_path):
+    package = copied(joint, tmp_path / "cut")
+    weight_file(package).write_bytes(weight_file(package).read_bytes()[:-8])
+    names = [str(tmp_path / "nothing.mlpackage"), str(package), str(joint)]
+    result = run("coreml", "check", *names, "--json")
+    assert result.exit_code == 1
+    reports = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [r["ok"] for r in reports] == [False, False, True]
+    assert "is not there" in reports[0]["error"] and "cut short" in reports[1]["error"]
+    assert reports[2]["proven"] and reports[2]["functions"][0]["replays"][0]["calls"] == 3

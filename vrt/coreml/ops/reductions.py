@@ -106,10 +106,13 @@ def cumsum(
     exclusive: Array | bool = False,
     reverse: Array | bool = False,
 ) -> Array:
-    x = np.flip(x, int(axis)) if reverse else x
-    y = np.cumsum(x, axis=int(axis), dtype=x.dtype)
-    y = y - x if exclusive else y
-    return np.flip(y, int(axis)) if reverse else y
+    along = int(axis)
+    x = np.flip(x, along) if reverse else x
+    y = np.cumsum(x, axis=along, dtype=x.dtype)
+    if exclusive:
+        first = np.zeros_like(np.take(y, [0], along))
+        y = np.concatenate([first, np.take(y, range(y.shape[along] - 1), along)], axis=along)
+    return np.flip(y, along) if reverse else y
 
 
 def layer_norm(
