@@ -141,6 +141,24 @@ def test_other_shapes_and_nan_are_no_equality():
     assert parity._compare(1280, "mel", recorded(rows), recorded(rows)).exact
 
 
+# --- what it hears
+
+
+def second_part(run: Run) -> str:
+    return run.text.partition("vrt demo, 2")[2]
+
+
+def test_digits_are_heard_and_other_speech_is_not(whole):
+    digits, other = whole.receipt.numbers["heard"]
+    assert (digits["said"], digits["text"]) == ("five five", "five five")
+    assert other["text"] == "" and "young man" in other["said"]
+    assert digits["partial"] >= 5  # it grew letter by letter
+    first = whole.text.partition("vrt demo, 2")[0]
+    assert 'heard "five five"' in first and "heard nothing" in first
+    for one in (digits, other):
+        assert one["real_time_factor"] == pytest.approx(one["work_s"] / one["audio_s"], rel=1e-5)
+
+
 # --- what it prints
 
 
@@ -152,7 +170,7 @@ def test_it_says_first_that_the_words_mean_nothing(whole):
 
 def test_a_log_gets_no_control_characters_and_no_long_lines(whole):
     assert [c for c in whole.text if not c.isprintable() and c != "\n"] == []
-    growing = re.findall(r"^ *(\d+\.\d\d) s +(\d+)%  ", whole.text, re.MULTILINE)
+    growing = re.findall(r"^ *(\d+\.\d\d) s +(\d+)%  ", second_part(whole), re.MULTILINE)
     assert 5 <= len(growing) <= 10 and growing[-1] == ("7.10", "100")
     assert max(map(len, whole.text.replace(str(whole.folder), "").splitlines())) <= 100
 
@@ -161,7 +179,7 @@ def test_the_text_that_grew_is_the_text_of_the_receipts_tokens(whole):
     model, clip = load(DEFAULTS.model), read(vrt.paths.data_dir() / DEFAULTS.recording)
     expected = vrt.transcribe(model, clip)
     assert whole.receipt.digests["tokens"] == digest(np.array(expected.ids))
-    grown = re.findall(r"^ *\d+\.\d\d s +\d+%  (.*)$", whole.text, re.MULTILINE)
+    grown = re.findall(r"^ *\d+\.\d\d s +\d+%  (.*)$", second_part(whole), re.MULTILINE)
     assert "".join(grown) == printable(expected.text, None)
     assert len(set(expected.ids)) > 10  # not one token over and over
 
@@ -174,11 +192,11 @@ def test_the_stage_table_and_the_comparison_are_printed(whole):
     assert "equal: every number of every stage, bit for bit, at every feed size" in whole.text
 
 
-def test_it_ends_with_three_ways_on(whole):
-    *_, head, first, second, third = whole.text.splitlines()
+def test_it_ends_with_ways_on(whole):
+    *_, head, first, second, third, fourth = whole.text.splitlines()
     on_path = shutil.which("vrt") is not None
     assert head == ("next:" if on_path else "next, after `source .venv/bin/activate`:")
-    assert all(line.startswith("  vrt ") for line in (first, second, third))
+    assert all(line.startswith("  vrt ") for line in (first, second, third, fourth))
 
 
 # --- what it leaves
@@ -187,6 +205,8 @@ def test_it_ends_with_three_ways_on(whole):
 def test_the_receipt_names_inputs_settings_and_device(whole, repo_root):
     receipt = whole.receipt
     assert receipt.parameters == {
+        "words": ["digits-rnnt"],
+        "heard": ["audio/five_five.flac", "audio/sense_and_sensibility_0880.flac"],
         "model": "random-tiny",
         "recording": "audio/sense_and_sensibility_0870.flac",
         "delay_ms": 480,
@@ -292,10 +312,12 @@ def test_a_terminal_gets_a_bar_and_growing_text(monkeypatch):
     screen = screen_for(1.0, out)
     assert isinstance(screen, TerminalScreen)
     screen.show(0.5, "so far\x1b[2J")
+    screen.show(0.7, "one ", "tw")
     screen.show(1.0, "so far it goes " * 9)
     screen.close()
     shown = out.getvalue()
     assert "so far·[2J" in shown and "\x1b[2J" not in shown
+    assert "one [tw]" in shown
     assert "0.50 of 1.00 s" in shown and "1.00 of 1.00 s" in shown
     assert ("so far it goes " * 9)[-59:] in shown and ("so far it goes " * 9)[-60:] not in shown
     assert set(re.findall(r"\x1b\[\w+", shown)) <= {"\x1b[A"}  # one line up, nothing else

@@ -31,7 +31,7 @@ ARROWS = {
     "quality": GROUND | WINGS | {"train", "oracle"},
     "bench": GROUND | WINGS | {"oracle"},
     "lab": {"receipt", "paths"},
-    "demo": GROUND | WINGS | {"lab"},
+    "demo": GROUND | WINGS | {"lab", "loading"},
 }
 # `cli` knows everybody.
 ARROWS["cli"] = {*ARROWS}

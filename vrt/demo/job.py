@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from vrt.audio import Clip, read
-from vrt.demo import parity, picture
+from vrt.demo import parity, picture, words
 from vrt.demo.record import DEFAULTS, Settings, numbers_of, said
 from vrt.demo.screen import printable, screen_for
 from vrt.demo.stream import Streamed, stream, text_of
@@ -59,6 +59,8 @@ def one_thread() -> Iterator[None]:
 
 def _run(folder: Path, out: TextIOBase, settings: Settings) -> int:
     receipt = Receipt.begin(asdict(settings))
+    print("vrt demo, 1: speech to text as it comes in\n", file=out)
+    heard = words.hear_all(settings.words, settings.heard, out)
     model, clip = load(settings.model), read(data_dir() / settings.recording)
     _introduce(model, clip, settings, out)
     screen = screen_for(clip.seconds, out)
@@ -69,7 +71,7 @@ def _run(folder: Path, out: TextIOBase, settings: Settings) -> int:
     _show(streamed, model, clip, out)
     found = parity.check(model, clip, settings.delay_ms, settings.checked_feeds)
     _judge(found, out)
-    numbers = numbers_of(streamed, found, clip, settings)
+    numbers = numbers_of(streamed, found, clip, settings) | {"heard": words.rows(heard)}
     digests = {
         settings.recording: digest(data_dir() / settings.recording),
         "samples": digest(clip.samples),
@@ -97,7 +99,7 @@ def _introduce(model: VoxtralRealtime, clip: Clip, settings: Settings, out: Text
         "stream": f"{settings.feed} samples (80 ms) a feed, {settings.delay_ms} ms of delay,"
         f" {model.device}, one thread",
     }
-    print("vrt demo: speech through Voxtral Realtime as it comes in\n", file=out)
+    print("vrt demo, 2: each stage of Voxtral Realtime, and that a stream is exact\n", file=out)
     for name, text in about.items():
         print(_wrapped(f"{name:<11}{text}", 11), file=out)
     print(file=out, flush=True)
@@ -151,6 +153,7 @@ def _end(folder: Path, drawn: str, out: TextIOBase) -> None:
         "",
         "next:" if shutil.which("vrt") else "next, after `source .venv/bin/activate`:",
         "  vrt stream YOUR.wav --realtime          your own recording, at the pace of the speaker",
+        "  vrt decode YOUR.wav --n-best 4          spoken digits, with the beam's other readings",
         "  vrt transcribe YOUR.wav --model FOLDER  a released checkpoint: words with a meaning",
         "  vrt --help                              everything else",
     )

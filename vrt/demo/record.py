@@ -20,9 +20,12 @@ ENVELOPE_STEP = 320  # samples: 20 ms
 class Settings:
     """`recording` is a name in data/MANIFEST.json; feeds are in samples.
 
-    The feeds to check by: a token, a mel frame, and a size that fits neither.
+    The feeds to check by: a token, a mel frame, and a size that fits neither. `words` are trained
+    models, which hear `heard`: digits, and a sentence without one.
     """
 
+    words: tuple[str, ...] = ("digits-rnnt",)
+    heard: tuple[str, ...] = ("audio/five_five.flac", "audio/sense_and_sensibility_0880.flac")
     model: str = "random-tiny"
     recording: str = "audio/sense_and_sensibility_0870.flac"
     delay_ms: int = 480

@@ -37,9 +37,10 @@ class TerminalScreen:
         self._bar = tqdm(total=seconds, bar_format=BAR, file=out, dynamic_ncols=True, **often)
         self._line = tqdm(total=0, bar_format="{desc}", file=out, position=1, leave=False, **often)
 
-    def show(self, audio_seconds: float, text: str) -> None:
+    def show(self, audio_seconds: float, text: str, tentative: str = "") -> None:
+        """`tentative` text may still change: it stands in brackets."""
         columns = shutil.get_terminal_size().columns - 1
-        harmless = printable(text, self.out.encoding)
+        harmless = printable(f"{text}[{tentative}]" if tentative else text, self.out.encoding)
         self._line.set_description_str(last_columns(harmless, columns))
         self._bar.update(audio_seconds - self._bar.n)
 
@@ -55,7 +56,8 @@ class PlainScreen:
         self.seconds, self.out = seconds, out
         self._next, self._written = LINE_SECONDS, 0
 
-    def show(self, audio_seconds: float, text: str) -> None:
+    def show(self, audio_seconds: float, text: str, tentative: str = "") -> None:
+        """Committed text alone: what is written cannot be taken back."""
         if audio_seconds < min(self._next, self.seconds) or len(text) == self._written:
             return
         grown = printable(text[self._written :], self.out.encoding)
