@@ -614,6 +614,14 @@ def parameter(spec):
     operations(spec, "relu")[0].inputs["alpha"].CopyFrom(argument)
 
 
+def nothing(spec):
+    operations(spec, "relu")[0].inputs["x"].arguments[0].name = "later"
+
+
+def no_value(spec):
+    del operations(spec, "const")[0].attributes["val"]
+
+
 def shape(spec):
     operations(spec, "relu")[0].outputs[0].type.tensorType.dimensions[0].constant.size = 5
 
@@ -637,6 +645,8 @@ def axis(spec):
     [
         (rename, r"\(?'?input'? is a swish, unknown to the interpreter"),
         (parameter, r"\(relu\) is of a version unknown to the interpreter: .*alpha"),
+        (nothing, r"\(relu\) reads 'later', which nothing computes before it"),
+        (no_value, "has no value; the package is damaged"),
         (shape, r"\(relu\) declares 'input' float32\[5, 40\]; it is float32\[4, 40\]"),
         (kind, r"\(relu\) declares 'input' int32\[4, 40\]; it is float32"),
         (half, r"\(relu\) declares 'input' float16, of float32; without a cast"),

@@ -294,6 +294,24 @@ def test_weights_that_are_damaged_are_named(joint, tmp_path, change, why):
         check(package)
 
 
+def test_no_bytes_bring_a_traceback(joint, tmp_path):
+    """Flipped bits in the program: an error by name, or a package that fails its vectors."""
+    package = copied(joint, tmp_path)
+    whole = model_file(package).read_bytes()
+    random = np.random.default_rng(0)
+    sound = 0
+    for _ in range(60):
+        data = bytearray(whole)
+        for at in random.integers(0, len(data), random.integers(1, 4)):
+            data[at] ^= 1 << random.integers(8)
+        model_file(package).write_bytes(bytes(data))
+        try:
+            sound += check(package).ok
+        except CoreMLError as error:
+            assert str(error)
+    assert sound <= 3  # a bit of a word that nobody reads, as the day of conversion
+
+
 def test_missing_weights_are_named(joint, tmp_path):
     package = copied(joint, tmp_path)
     weight_file(package).unlink()

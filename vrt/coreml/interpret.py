@@ -201,7 +201,7 @@ def _called(op: Operation, arguments: Mapping[str, Given]) -> ndarray | tuple[nd
         return OPS[op.type](**arguments)
     except CoreMLError as error:
         raise CoreMLError(f"operation {op.name!r} ({op.type}): {error}") from None
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise CoreMLError(
             f"operation {op.name!r} ({op.type}) cannot be computed: {error}"
         ) from error

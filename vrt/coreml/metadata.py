@@ -65,13 +65,13 @@ def _blank(function: Function, blank: int | None) -> Iterator[Finding]:
     chain = sources(function, ["blank_score"], {"cast", "squeeze", "reshape", "identity"})
     for op in chain:
         if isinstance(op, Operation) and op.type == "slice_by_index":
-            read = _constant(function, op.inputs["begin"])
+            read = _constant(function, op.inputs.get("begin"))
             if read is not None and int(read[-1]) != blank:
                 text = f"it reads blank's score from class {read[-1]}, the metadata say {blank}"
                 yield Finding("error", "metadata", f"{function.name}, {op.name}", text)
 
 
-def _constant(function: Function, argument: Argument) -> ndarray | None:
+def _constant(function: Function, argument: Argument | None) -> ndarray | None:
     """Of a small constant, its value."""
     if isinstance(argument, Name):
         op = function.producer(argument.text)

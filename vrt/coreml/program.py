@@ -83,6 +83,18 @@ class Reader:
         self.root = root
 
     def function(self, name: str, message: Any) -> Function:
+        """Raises `CoreMLError` for what is unknown, and for what hangs together badly."""
+        try:
+            return self._function(name, message)
+        except CoreMLError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise CoreMLError(
+                f"function {name!r} is damaged ({type(error).__name__}: {error}); copy the package"
+                " again, or export it again"
+            ) from error
+
+    def _function(self, name: str, message: Any) -> Function:
         opset = message.opset
         if opset not in OPSETS:
             known = ", ".join(f"{o} ({target})" for o, target in OPSETS.items())
@@ -93,7 +105,15 @@ class Reader:
         block = message.block_specializations[opset]
         inputs = {i.name: self.type(i.type, i.name) for i in message.inputs}
         operations = tuple(map(self.operation, block.operations))
-        known = inputs | {n: t for op in operations for n, t in op.outputs}
+        known = dict(inputs)
+        for op in operations:
+            for read in op.reads():
+                if read not in known:
+                    raise CoreMLError(
+                        f"operation {op.name!r} ({op.type}) reads {read!r}, which nothing computes"
+                        " before it; the package is damaged"
+                    )
+            known |= dict(op.outputs)
         for output in block.outputs:
             if output not in known:
                 raise CoreMLError(f"function {name!r} returns {output!r}, which nothing computes")
@@ -111,6 +131,8 @@ class Reader:
         # Before iOS18 a constexpr keeps its constants as attributes.
         inputs = {k: self.constant(v) for k, v in message.attributes.items() if k != "name"}
         inputs |= {k: self.argument(k, v) for k, v in message.inputs.items()}
+        if message.type == "const" and (len(outputs) != 1 or inputs.keys() != {"val"}):
+            raise CoreMLError(f"constant {name!r} has no value; the package is damaged")
         return Operation(message.type, name, inputs, outputs)
 
     def argument(self, parameter: str, message: Any) -> Argument:

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from vrt.coreml.comparing import LOUD, OutputDiff, compare, limits_of, worst
+from vrt.coreml.comparing import OutputDiff, compare, limits_of, loudness, magnitude, worst
 from vrt.coreml.contract import Contract
 from vrt.coreml.errors import CoreMLError
 from vrt.coreml.golden_vectors import FP32_TOLERANCE, Case, GoldenVectors, Step, Tolerance
@@ -46,7 +44,7 @@ class Replay:
 class Limits:
     """How far a package may be from torch.
 
-    What float32 loses is in proportion to answers beyond `LOUD`. An arm that rounds more loses in
+    What float32 loses is in proportion to loud answers. An arm that rounds more loses in
     proportion to all that is larger than what it was measured on.
     """
 
@@ -61,7 +59,7 @@ class Limits:
         largest: dict[str, float] = {}
         for step in (step for case in golden.cases for step in case.steps):
             for name, array in step.outputs.items():
-                largest[name] = max(largest.get(name, 1.0), _magnitude(array))
+                largest[name] = max(largest.get(name, 1.0), magnitude(array))
         exact = contract is None or contract.exact
         return cls(golden.tolerances, _most(contract), exact, largest)
 
@@ -77,9 +75,9 @@ class Limits:
         return limits if self.exact else {n: v * self._louder(n, step) for n, v in limits.items()}
 
     def _louder(self, name: str, step: Step) -> float:
-        """`compare` allows for answers beyond LOUD; this makes it those beyond the measured."""
-        now = _magnitude(step.outputs[name])
-        return max(1.0, now / self.largest.get(name, 1.0)) / max(1.0, now / LOUD)
+        """`compare` allows for loud answers; this makes it those louder than the measured."""
+        now = magnitude(step.outputs[name])
+        return max(1.0, now / self.largest.get(name, 1.0)) / loudness(name, step.outputs)
 
 
 def replay(package: Package, against: str, cases: list[Case], limits: Limits) -> Replay:
@@ -110,8 +108,3 @@ def _most(contract: Contract | None) -> float:
     if contract is None or contract.exact:
         return FP32_TOLERANCE
     return MOST_FP16 if contract.palettize_bits is None else MOST_PALETTE
-
-
-def _magnitude(array: np.ndarray) -> float:
-    finite = np.abs(array[np.isfinite(array)].astype(np.float64))
-    return float(finite.max(initial=0.0))
