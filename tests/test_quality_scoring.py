@@ -97,7 +97,7 @@ def test_speakers_have_a_t_interval():
 
 def test_spread_is_of_tenths_and_none_of_nothing():
     assert spread_ms([0.1 * n for n in range(11)]) == {
-        "words_timed": 11,
+        "timed": 11,
         "p10_ms": pytest.approx(100),
         "p50_ms": pytest.approx(500),
         "p90_ms": pytest.approx(900),

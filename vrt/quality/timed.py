@@ -72,4 +72,4 @@ def spread_ms(seconds: Sequence[float]) -> dict[str, float | int | None]:
         name: round(1000 * float(np.percentile(seconds, share)), 3) if len(seconds) else None
         for name, share in names.items()
     }
-    return {"words_timed": len(seconds), **values}
+    return {"timed": len(seconds), **values}
