@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch.set_num_threads(1)
 
-# No deadline: a shared core is slow at times, which is not what the tests are about.
-settings.register_profile("vrt", deadline=None, derandomize=True)
+# No deadline and no check of speed: a shared core is slow at times, which no test is about.
+SLOW = [HealthCheck.too_slow]
+settings.register_profile("vrt", deadline=None, derandomize=True, suppress_health_check=SLOW)
 settings.load_profile("vrt")
 
 

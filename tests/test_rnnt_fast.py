@@ -148,7 +148,7 @@ def test_equal_transcripts_of_two_utterances_share_their_predictor():
     scorer = ToyScorer(4, "logprob", default_row=[-0.5, -2.0, -3.0, -1.0])
     one = fast_search(scorer, toy_frames(1, 6), torch.tensor([6]), BeamConfig(max_symbols=2))
     two = fast_search(scorer, toy_frames(2, 6), torch.tensor([6, 6]), BeamConfig(max_symbols=2))
-    assert two.memory.computed == one.memory.computed > 10
+    assert two.memory.computed == one.memory.computed > 5
 
 
 def test_batch_equals_solo_to_the_bit():
