@@ -14,7 +14,16 @@ from safetensors import safe_open
 from vrt import CheckpointError, Tokenizer, load, transcribe
 from vrt.train.corpus import TRAIN_SPEAKERS, WORDS, Corpus, Digit, Sentence
 from vrt.train.voxtral_batches import NO_DIGIT, batch_of, frame_classes, padded_mel
-from vrt.train.voxtral_digits import CONFIG, Plan, dropped, initial, losses, token_loss, train
+from vrt.train.voxtral_digits import (
+    CONFIG,
+    Plan,
+    Stage,
+    dropped,
+    initial,
+    losses,
+    token_loss,
+    train,
+)
 from vrt.train.voxtral_fillers import KINDS, Fillers, shuffled
 from vrt.train.voxtral_run import write
 from vrt.train.voxtral_spelling import (
@@ -25,8 +34,17 @@ from vrt.train.voxtral_spelling import (
     word_ids,
     write_vocabulary,
 )
-from vrt.train.voxtral_streams import Stream, StreamMaker, audible_end, narrow, with_image
+from vrt.train.voxtral_streams import (
+    Recipe,
+    Stream,
+    StreamMaker,
+    audible_end,
+    narrow,
+    noises,
+    with_image,
+)
 from vrt.train.voxtral_targets import EOS_AFTER, IGNORED, Spoken, slots, targets
+from vrt.train.voxtral_voices import between
 from vrt.voxtral.config import SAMPLES_PER_TOKEN, DecoderConfig, EncoderConfig
 from vrt.voxtral.mel import LogMel
 from vrt.voxtral.schedule import MAX_DELAY_TOKENS, Schedule
@@ -40,7 +58,8 @@ SMALL = replace(
         width=16, layers=1, heads=2, kv_heads=1, head_dim=8, ff=24, window=40, vocab=VOCAB
     ),
 )
-PLAN = Plan(steps=3, streams=2, slots=40, warm_up=1, config=SMALL)
+STAGES = (Stage(3, Recipe(), warm_up=1), Stage(2, Recipe(between=0.5, flat=1), warm_up=1))
+PLAN = Plan(stages=STAGES, streams=2, slots=40, config=SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +84,7 @@ def sentences():
 
 @pytest.fixture(scope="module")
 def maker(digits, sentences):
-    return StreamMaker(digits, sentences, 112, np.random.default_rng(0))
+    return StreamMaker(digits, sentences, 112, Recipe(between=0.5), np.random.default_rng(0))
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +270,45 @@ def test_shuffled_digits_are_the_same_sound_in_another_order():
     assert np.square(mixed).sum() == pytest.approx(np.square(clip).sum(), rel=0.1)  # less the fades
 
 
+def test_noises_are_flat_falling_and_rising():
+    made = noises(65_536, 2, np.random.default_rng(0))
+    assert len(made) == 10
+    low_share = []
+    for one in made:
+        assert np.square(one).mean() == pytest.approx(1, rel=0.05)
+        power = np.abs(np.fft.rfft(one)) ** 2
+        low_share.append(float(power[: len(power) // 2].sum() / power.sum()))
+    assert all(abs(share - 0.5) < 0.02 for share in low_share[:4])
+    assert all(share > 0.5 for share in low_share[4:8])
+    assert all(share < 0.3 for share in low_share[8:])
+
+
+def resonance(hertz, pitch):
+    """A buzz of `pitch` with one resonance."""
+    time = np.arange(6000) / 16_000
+    tones = np.arange(pitch, 3900, pitch)
+    sizes = 1 / (1 + ((tones - hertz) / 150) ** 2)
+    wave = (sizes[:, None] * np.sin(2 * np.pi * tones[:, None] * time)).sum(0)
+    return (0.1 * wave).astype(np.float32)
+
+
+def test_a_voice_between_two_keeps_the_pitch_and_moves_the_resonance():
+    own, other = resonance(1000, 120), resonance(1800, 150)[:4000]
+
+    def centre(samples):
+        power = np.abs(np.fft.rfft(samples[1000:-1000])) ** 2
+        hertz = np.fft.rfftfreq(len(samples) - 2000, 1 / 16_000)
+        return float((power * hertz).sum() / power.sum())
+
+    assert np.abs(between(own, other, 0.0) - own).max() < 1e-6
+    half, far = between(own, other, 0.5), between(own, other, 0.9)
+    assert centre(own) + 100 < centre(half) < centre(far) < centre(other) + 100
+    assert len(half) == len(own)
+    spectrum = np.abs(np.fft.rfft(half[1000:-1000] * np.hanning(4000)))
+    loudest = np.argsort(spectrum)[-3:] * 4.0  # Hz
+    assert all(min(hz % 120, 120 - hz % 120) < 8 for hz in loudest)
+
+
 # Batches
 
 
@@ -302,15 +360,23 @@ def test_the_same_plan_gives_the_same_bytes(digits, sentences, tmp_path):
 
 def test_training_looks_at_the_averaged_model_and_leaves_no_hooks(digits, sentences):
     seen = []
-    plan = replace(PLAN, steps=4)
-    model = train(digits, sentences, plan, quiet, lambda step, _m: seen.append(step), looks=2)
-    assert seen == [2, 4]
+    model = train(digits, sentences, PLAN, quiet, lambda step, _m: seen.append(step))
+    assert seen == [1, 2, 3, 1, 2]
     assert not any(module._forward_hooks for module in model.modules())
     assert not model.training
 
 
+def test_the_second_stage_begins_where_the_first_was_stored(digits, sentences):
+    """So a stage may be run again from the file of the one before it."""
+    first = train(digits, sentences, replace(PLAN, stages=STAGES[:1]), quiet)
+    assert all(torch.equal(w, w.half().float()) for w in first.parameters())
+    still = Stage(1, Recipe(), peak=0.0, warm_up=1)
+    second = train(digits, sentences, replace(PLAN, stages=(STAGES[0], still)), quiet)
+    assert all(map(torch.equal, first.parameters(), second.parameters()))
+
+
 def test_it_learns_what_it_is_shown(maker):
-    """One batch again and again: the loss falls far below that of a model that hears nothing."""
+    """One stream again and again: the loss falls far below that of a model that hears nothing."""
     torch.manual_seed(0)
     config = replace(
         SMALL,
@@ -318,8 +384,10 @@ def test_it_learns_what_it_is_shown(maker):
         decoder=replace(SMALL.decoder, width=32, head_dim=16, ff=48),
     )
     model, helper = initial(config), torch.nn.Linear(32, NO_DIGIT + 1)
-    rng = np.random.default_rng(3)
-    batch = batch_of([maker.make(rng, digits_only=True)], model.log_mel, config, rng)
+    rng = np.random.default_rng(4)
+    stream = maker.make(rng, digits_only=True)
+    batch = batch_of([stream], model.log_mel, config, rng)
+    batch = replace(batch, mels=padded_mel(stream, model.log_mel, config)[None])
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     values = []
     for _ in range(120):

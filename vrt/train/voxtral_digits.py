@@ -20,7 +20,7 @@ from vrt.train.schedule import learning_rate
 from vrt.train.voxtral_batches import NO_DIGIT, Batch, batch_of
 from vrt.train.voxtral_forward import decode_stream, encode_streams, project
 from vrt.train.voxtral_spelling import VOCAB
-from vrt.train.voxtral_streams import StreamMaker
+from vrt.train.voxtral_streams import Recipe, StreamMaker
 from vrt.train.voxtral_targets import IGNORED
 from vrt.voxtral.config import DecoderConfig, EncoderConfig, VoxtralConfig
 from vrt.voxtral.decoder import DecoderAttention
@@ -28,6 +28,7 @@ from vrt.voxtral.encoder import EncoderAttention
 from vrt.voxtral.layers import SwiGLU
 from vrt.voxtral.model import VoxtralRealtime
 
+LOOKS = 6  # at the averaged model in a stage
 CONFIG = VoxtralConfig(
     encoder=EncoderConfig(width=128, layers=4, heads=4, head_dim=32, ff=384, window=64),
     # 96 tokens are 7.7 s: the longest prompt is 63.
@@ -38,17 +39,34 @@ CONFIG = VoxtralConfig(
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything that decides the weights; the same plan on one machine gives the same bytes."""
+class Stage:
+    """So many steps on streams of one recipe, the learning rate up and down once."""
 
-    steps: int = 1800
-    seed: int = 1
-    streams: int = 10  # in a step
-    slots: int = 112  # of 80 ms in a stream: with the left pad longer than the decoder's window
+    steps: int
+    recipe: Recipe
     peak: float = 2e-3  # learning rate
     warm_up: int = 80  # steps
     easy: float = 0.06  # share of the steps with digits only
     helped: float = 0.6  # share of the steps over which the helper loss fades
+
+
+STAGES = (
+    Stage(1800, Recipe()),
+    Stage(
+        *(1000, Recipe(digits=0.74, noise_db=(2.0, 28.0), flat=4, between=0.5)),
+        *(1e-3, 40, 0.0, 0.3),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides the weights; the same plan on one machine gives the same bytes."""
+
+    stages: tuple[Stage, ...] = STAGES
+    seed: int = 1
+    streams: int = 10  # in a step
+    slots: int = 112  # of 80 ms in a stream: with the left pad longer than the decoder's window
     pad_weight: float = 0.4  # of a pad in the loss; words and EOS weigh 1
     dropout: float = 0.12  # of what a layer adds
     clip: float = 1.0  # of the gradient's norm
@@ -57,48 +75,70 @@ class Plan:
     config: VoxtralConfig = field(default=CONFIG)
 
 
+Look = Callable[[int, VoxtralRealtime], None]
+
+
 def train(
     digits: list[Digit],
     sentences: list[Sentence],
     plan: Plan,
     tell: Callable[[str], None],
-    look: Callable[[int, VoxtralRealtime], None] | None = None,
-    looks: int = 6,
+    look: Look | None = None,
 ) -> VoxtralRealtime:
-    """The averaged model after `plan.steps` steps, on one thread and by deterministic algorithms.
+    """The averaged model after all stages, on one thread and by deterministic algorithms.
 
-    `look` is shown the averaged model `looks` times on the way, and may not change it.
+    Each stage begins with the averaged weights of the one before it, rounded to float16 as they
+    are stored. `look` is shown the averaged model some times on the way, and may not change it.
     """
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.manual_seed(plan.seed)
-    model, helper = initial(plan.config), nn.Linear(plan.config.encoder.width, NO_DIGIT + 1)
+    model = initial(plan.config)
+    for number in range(len(plan.stages)):
+        model = _stage(model, digits, sentences, plan, number, tell, look)
+    return model
+
+
+def _stage(
+    model: VoxtralRealtime,
+    digits: list[Digit],
+    sentences: list[Sentence],
+    plan: Plan,
+    number: int,
+    tell: Callable[[str], None],
+    look: Look | None,
+) -> VoxtralRealtime:
+    stage = plan.stages[number]
+    if number:
+        torch.manual_seed(plan.seed + number)
+    helper = nn.Linear(plan.config.encoder.width, NO_DIGIT + 1)
     average = deepcopy(model).requires_grad_(False)
-    drops = dropped(model, plan.dropout)
+    drops = dropped(model.requires_grad_(True), plan.dropout)
     optimizer = _optimizer(model, helper, plan)
-    maker = StreamMaker(digits, sentences, plan.slots, np.random.default_rng([plan.seed, 0]))
-    progress = Progress(plan.steps, tell)
-    for step in range(plan.steps):
-        rng = np.random.default_rng([plan.seed, 1, step])
-        easy = step < plan.easy * plan.steps
+    chance = np.random.default_rng([plan.seed, 2 * number])
+    maker = StreamMaker(digits, sentences, plan.slots, stage.recipe, chance)
+    progress = Progress(stage.steps, tell)
+    for step in range(stage.steps):
+        rng = np.random.default_rng([plan.seed, 2 * number + 1, step])
+        easy = step < stage.easy * stage.steps
         streams = [maker.make(rng, digits_only=easy) for _ in range(plan.streams)]
         batch = batch_of(streams, model.log_mel, plan.config, rng)
-        help_weight = 0.5 * max(0.0, 1 - step / (plan.helped * plan.steps))
+        help_weight = 0.5 * max(0.0, 1 - step / (stage.helped * stage.steps))
         loss = losses(model, helper, batch, plan, help_weight)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, plan.steps, plan.peak, plan.warm_up)
+            group["lr"] = learning_rate(step, stage.steps, stage.peak, stage.warm_up)
         optimizer.step()
         _follow(average, model, min(plan.average, (1 + step) / (10 + step)))
         progress.step(loss.item())
-        if look and (step + 1) % max(1, plan.steps // looks) == 0:
+        if look and (step + 1) % max(1, stage.steps // LOOKS) == 0:
             look(step + 1, average)
     for drop in drops:
         drop.remove()
-    return average.eval()
+    return average.half().float().eval()
 
 
 def initial(config: VoxtralConfig) -> VoxtralRealtime:
@@ -163,7 +203,7 @@ def _optimizer(model: VoxtralRealtime, helper: nn.Linear, plan: Plan) -> torch.o
         {"params": [w for w in weights if w.dim() > 1], "weight_decay": plan.weight_decay},
         {"params": [w for w in weights if w.dim() <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=plan.peak, betas=(0.9, 0.98))
+    return torch.optim.AdamW(groups, betas=(0.9, 0.98))
 
 
 @torch.no_grad()

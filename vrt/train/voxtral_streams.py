@@ -17,6 +17,7 @@ from vrt.train.augment import at_level, colour, gain, noise, speed, white
 from vrt.train.corpus import Digit, Sentence
 from vrt.train.voxtral_fillers import Fillers, in_room
 from vrt.train.voxtral_targets import Spoken
+from vrt.train.voxtral_voices import between
 from vrt.voxtral.config import SAMPLES_PER_TOKEN
 
 AUDIBLE_DB = 32  # a word ends with its last 10 ms that are within this of its loudest
@@ -24,14 +25,22 @@ STEP = SAMPLE_RATE // 100
 SLOWEST, FASTEST = 0.78, 1.28  # of a voice, pitch and all
 PACE_JITTER = 0.06  # of each digit
 QUIET, LOUD = -42.0, -14.0  # dB of full scale
-NOISE_DB = (8.0, 35.0)  # below the speech
 MOST_DIGITS = 6  # in one breath
 RESPONSE_DB = 4.0  # standard deviation of a microphone's response
 NO_DIGITS = 0.08  # of the streams
-DIGITS = 0.77  # of the pieces of the other streams; the rest is other speech and noise
-NOISES = 4  # kept of each colour; a stream takes one from a random place on
+NOISES = 2  # kept of each kind; a stream takes one from a random place on
 
 Samples = Float32[np.ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a stage of training is made of."""
+
+    digits: float = 0.77  # of the pieces of a stream; the rest is other speech and noise
+    noise_db: tuple[float, float] = (8.0, 35.0)  # below the speech
+    flat: int = 2  # kinds of noise that are flat, to two that fall and one that rises
+    between: float = 0.0  # of the digits moved toward another speaker's
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +73,12 @@ class StreamMaker:
         digits: list[Digit],
         sentences: list[Sentence],
         slots: int,
+        recipe: Recipe,
         rng: np.random.Generator,
     ):
-        self.length = slots * SAMPLES_PER_TOKEN
-        self.noises = noises(2 * self.length, rng)
+        self.length, self.recipe = slots * SAMPLES_PER_TOKEN, recipe
+        self.noises = noises(2 * self.length, recipe.flat, rng)
+        self.digits = digits
         self.speakers: dict[str, list[Digit]] = {}
         for digit in digits:
             self.speakers.setdefault(digit.speaker, []).append(digit)
@@ -83,7 +94,7 @@ class StreamMaker:
         level = rng.uniform(QUIET, LOUD)
         ended = rng.random() < 0.4
         stop = int(self.length * rng.uniform(0.35, 1)) if ended else self.length
-        digits = 1.0 if digits_only else DIGITS * (rng.random() >= NO_DIGITS)
+        digits = 1.0 if digits_only else self.recipe.digits * (rng.random() >= NO_DIGITS)
         last = 0
         at = 0 if rng.random() < 0.3 else _pause(rng, sound, 0)
         while at < stop:
@@ -114,7 +125,7 @@ class StreamMaker:
         for _ in range(int(rng.integers(1, MOST_DIGITS + 1))):
             digit = voice[int(rng.integers(len(voice)))]
             factor = pace * np.exp(rng.normal(0, PACE_JITTER))
-            clip = gain(speed(digit.samples, factor), rng.normal(0, 2))
+            clip = gain(speed(self._said(digit, rng), factor), rng.normal(0, 2))
             said.append(Spoken(digit.value, at, at + int(self.ends[id(digit)] / factor)))
             gap = np.zeros(int(rng.uniform(0, widest) * SAMPLE_RATE), dtype=np.float32)
             pieces += [clip, gap]
@@ -122,13 +133,21 @@ class StreamMaker:
         joined = with_image(np.concatenate(pieces), rng)
         return in_room(colour(joined, rng, db=RESPONSE_DB), rng), said
 
+    def _said(self, digit: Digit, rng: np.random.Generator) -> Samples:
+        """The digit, or the digit in a voice between two."""
+        if not self.recipe.between or rng.random() >= self.recipe.between:
+            return digit.samples
+        others = [other for other in self.digits if other.value == digit.value]
+        other = others[int(rng.integers(len(others)))]
+        return between(digit.samples, other.samples, rng.uniform(0.2, 0.8))
+
     def _finish(
         self, rng: np.random.Generator, speech: Samples, sound: Bool[np.ndarray, " n"], level: float
     ) -> Samples:
         """Channel and noise."""
         if rng.random() < 0.35:
             speech = narrow(speech, rng)
-        loudness = level - rng.uniform(*NOISE_DB)
+        loudness = level - rng.uniform(*self.recipe.noise_db)
         drawn = rng.random()
         if drawn < 0.1:
             background = np.zeros_like(speech)
@@ -145,12 +164,12 @@ class StreamMaker:
         return np.clip(samples, -1, 1)
 
 
-def noises(length: int, rng: np.random.Generator) -> list[Samples]:
+def noises(length: int, flat: int, rng: np.random.Generator) -> list[Samples]:
     """Flat ones, falling ones and rising ones (6 dB an octave), of unit level."""
-    flat = [white(length, rng) for _ in range(NOISES)]
-    falling = [noise(length, rng) for _ in range(NOISES)]
-    rising = [at_level(np.diff(other, prepend=other[:1]), 0.0) for other in flat[: NOISES // 2]]
-    return [*flat, *falling, *rising]
+    even = [white(length, rng) for _ in range(NOISES * flat)]
+    falling = [noise(length, rng) for _ in range(NOISES * 2)]
+    rising = [at_level(np.diff(other, prepend=other[:1]), 0.0) for other in even[:NOISES]]
+    return [*even, *falling, *rising]
 
 
 def _pause(rng: np.random.Generator, sound: Bool[np.ndarray, " n"], at: int) -> int:
