@@ -111,6 +111,9 @@ def test_a_run_without_a_peer_counts_and_measures(tmp_path):
     parts = numbers["parts"]
     assert {"predictor, 1 rows, packed", "joint output, 8 rows, packed"} < parts.keys()
     assert "8 rows, one traced graph" in parts
+    latency = numbers["latency_ms"]["beam 4, B=1"]
+    assert latency["predictor_p50"] > 0 and latency["encoder_p50"] is None
+    assert len(Receipt.load(tmp_path / "bench.json").digests["weights, beam 4, B=1"]) == 64
     text = beam_table(receipt)
     assert "beam 4, B=1" in text and "floor" in text
 

@@ -27,11 +27,11 @@ from vrt.bench.beam_rows import (
     comparison,
 )
 from vrt.bench.beam_settings import BeamBenchSettings, Case
-from vrt.bench.beam_work import predictor_bytes, work_of
+from vrt.bench.beam_work import latency, predictor_bytes, work_of
 from vrt.bench.rows import OURS
 from vrt.bench.timing import interleaved
 from vrt.bench.voxtral import Tell, silent
-from vrt.receipt import Receipt
+from vrt.receipt import Receipt, digest
 from vrt.rnnt.fast import PackedScorer
 from vrt.rnnt.model import Transducer
 from vrt.voxtral.measure.speed import torch_threads
@@ -45,9 +45,10 @@ def bench_beam(settings: BeamBenchSettings, tell: Tell = silent) -> Receipt:
     receipt = Receipt.begin(_parameters(settings))
     load_before = os.getloadavg()
     with torch_threads(1), torch.no_grad():
-        numbers = _BeamBench(settings, tell).run()
+        bench = _BeamBench(settings, tell)
+        numbers = bench.run()
     load = {"load_average_before": load_before, "load_average_after": os.getloadavg()}
-    return receipt.end(numbers | load)
+    return receipt.end(numbers | load, bench.digests)
 
 
 def _parameters(settings: BeamBenchSettings) -> dict[str, Any]:
@@ -60,6 +61,7 @@ class _BeamBench:
         self.settings, self.tell = settings, tell
         self.problems: dict[Case, Problem] = {}
         self.rates: dict[Case, float] = {}
+        self.digests: dict[str, str] = {}  # of the weights, by case
 
     def run(self) -> dict[str, Any]:
         kinds = [(case.rate, case.beam is None) for case in self.settings.cases]
@@ -77,6 +79,7 @@ class _BeamBench:
             "labels_per_frame": {case.name: rate for case, rate in self.rates.items()},
             "work": work,
             "parts": parts,
+            "latency_ms": self._latency(rows, work, parts),
             # Of a buffer as large as the predictor's weights: a cache may hold a part of it.
             "read_bytes_per_second": asdict(read_bandwidth(weights)),
         }
@@ -91,12 +94,13 @@ class _BeamBench:
         one = random_frames(settings.model, 1, settings.frames, settings.seed)
         beam = None if greedy else min(CALIBRATION_BEAM, settings.model.vocab)
         said = calibrated(model, one, rate, settings.max_symbols, beam)
-        scorer = PackedScorer(model)
+        scorer, weights = PackedScorer(model), digest(model.state_dict())
         for case in settings.cases:
             if case.rate == rate and (case.beam is None) == greedy:
                 frames = random_frames(settings.model, case.batch, settings.frames, settings.seed)
                 self.problems[case] = Problem(case, model, scorer, frames, settings.max_symbols)
                 self.rates[case] = said
+                self.digests[f"weights, {case.name}"] = weights
 
     def _round(self, allocator: str) -> list[BeamRow]:
         rows = []
@@ -106,6 +110,17 @@ class _BeamBench:
             timings = interleaved(arms, self.settings.repeats)
             rows += beam_rows(case, timings, allocator, self.settings.repeats)
         return rows
+
+    def _latency(
+        self, rows: list[BeamRow], work: dict[str, Any], parts: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Of each beam at B=1: for more utterances a call has more rows than were timed."""
+        spent = {row.case: row.cpu_median_ms for row in rows if row.arm == OURS}
+        return {
+            case.name: latency(parts, work[case.name]["counters"], spent[case.name])
+            for case in self.problems
+            if case.beam is not None and case.batch == 1
+        }
 
     def _compare(self, rows: list[BeamRow]) -> list[dict[str, Any]]:
         if self.settings.against != "nemo":

@@ -48,3 +48,22 @@ def work_of(problem: Problem) -> dict[str, Any]:
     )
     counters = tally.counters(problem.lengths, nbests)
     return {"counters": counters.totals} | floor(tally.work, problem.model.config)
+
+
+def latency(
+    parts: dict[str, dict[str, float]], counters: dict[str, int], cpu_ms: float
+) -> dict[str, float | None]:
+    """Where an utterance's time goes: medians a call; `bookkeeping` is the rest of an iteration.
+
+    Preprocessing and encoder are not part of this bench. A new prefix is taken as one row.
+    """
+    predictor = parts["predictor, 1 rows, packed"]["cpu_median_ms"]
+    joint = parts["joint output, 8 rows, packed"]["cpu_median_ms"]
+    rest = cpu_ms - counters["predictor_calls"] * predictor - counters["joint_calls"] * joint
+    return {
+        "preprocess_p50": None,
+        "encoder_p50": None,
+        "predictor_p50": predictor,
+        "joint_p50": joint,
+        "bookkeeping_p50": rest / counters["iterations"],
+    }
