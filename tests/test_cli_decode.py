@@ -156,7 +156,8 @@ def test_audio_needs_a_model_with_an_encoder(archive, tmp_path):
 
 def test_wrong_models_and_contradictions_are_refused(archive, frames_file, tmp_path):
     fails(run("decode", frames_file, "--model", tmp_path / "none.nemo"), 1, "none.nemo")
-    fails(run("decode", frames_file, "-m", archive, "--beam", 9), 1, "beam_size 9", "5 classes")
+    fails(run("decode", frames_file, "-m", archive, "--beam", 9), 1, "--beam 9", "5 classes")
+    fails(run("decode", frames_file, "-m", archive, "--boost", "nan"), 1, "--boost nan")
     fails(run("decode", frames_file, "-m", archive, "--greedy", "--trace"), 2, "--greedy")
 
 
@@ -170,3 +171,18 @@ def test_the_shipped_model_hears_digits():
     assert run("decode", clip).stdout == "five five\n"
     said = json.loads(run("decode", clip, "--json").stdout)["nbest"][0]
     assert said["seconds"] == [round(0.04 * frame, 3) for frame in said["timestamps"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\xff\xfe\x00\x01", "not UTF-8"),
+        (b"\n \n", "holds no phrase"),
+        ("zero\n日本\n".encode(), "'日' of '日本'"),
+    ],
+)
+def test_a_phrases_file_that_cannot_be_used_is_named(content, says, tmp_path):
+    file = tmp_path / "names.txt"
+    file.write_bytes(content)
+    clip = data_dir() / "audio" / "five_five.flac"
+    fails(run("decode", clip, "--phrases", file), 1, "names.txt", says)

@@ -18,6 +18,7 @@ FILE is a recording, for a model of this package that takes audio, or encoder fr
 [B, T, E] in .npy, or `frames` (and `lengths` [B]) in .safetensors.
 """
 DIGITS = "digits-rnnt"
+BEAM = 8
 
 
 def decode(
@@ -31,7 +32,10 @@ def decode(
             help="A NeMo archive, its folder or state dict, or a model of this package.",
         ),
     ] = DIGITS,
-    beam: Annotated[int, typer.Option("--beam", min=1, help="Slots of the beam.")] = 8,
+    beam: Annotated[
+        int | None,
+        typer.Option("--beam", min=1, help="Slots of the beam.  [default: 8, or all classes]"),
+    ] = None,
     greedy: Annotated[
         bool, typer.Option("--greedy", help="The best class at each step in place of a beam.")
     ] = False,
@@ -81,7 +85,7 @@ def decode(
     opened = open_transducer(model)
     search = Search(
         opened,
-        None if greedy else beam,
+        None if greedy else beam or min(BEAM, opened.transducer.config.vocab),
         max_symbols,
         score_norm,
         fusion(opened, phrases, boost, lm, lm_weight, nemo_arpa),

@@ -1,17 +1,19 @@
 """The search that `vrt decode` was asked for, over the utterances of one file."""
 
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from vrt.cli.decode_inputs import DecodeModel, InputError, Utterances
 from vrt.rnnt.boosting import BoostingTree, tokenized
-from vrt.rnnt.config import BeamConfig, BlankScoreMode, Fusion
+from vrt.rnnt.config import BeamConfig, BeamError, BlankScoreMode, Fusion
 from vrt.rnnt.fast import fast_greedy, fast_malsd
 from vrt.rnnt.malsd import malsd
 from vrt.rnnt.model import ModelScorer
 from vrt.rnnt.nbest import NBest
 from vrt.rnnt.ngram import Ngram
 from vrt.rnnt.trace import Trace
+from vrt.rnnt.vocabulary import VocabularyError
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,14 @@ class Search:
     score_norm: bool
     fusion: tuple[Fusion, ...]
     trace: bool
+
+    def __post_init__(self) -> None:
+        classes = self.model.transducer.config.vocab
+        if self.beam is not None and self.beam > classes:
+            raise InputError(
+                f"--beam {self.beam}: {self.model.name} has {classes} classes, blank included; say"
+                f" at most {classes}"
+            )
 
     @property
     def blank_mode(self) -> BlankScoreMode:
@@ -72,6 +82,9 @@ def fusion(
     nemo_arpa: bool,
 ) -> tuple[Fusion, ...]:
     """The models that join the transducer's scores."""
+    for option, weight in (("--boost", boost), ("--lm-weight", lm_weight)):
+        if not isfinite(weight):
+            raise InputError(f"{option} {weight}: give a finite number")
     found = []
     if phrases is not None:
         found.append(Fusion(_boosting(model, phrases), boost))
@@ -84,9 +97,17 @@ def _boosting(model: DecodeModel, file: Path) -> BoostingTree:
     vocabulary = model.transducer.vocabulary
     if vocabulary is None:
         raise InputError(f"{model.name} has no vocabulary, so {file} cannot be turned into labels")
-    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    phrases = tokenized([line for line in lines if line], vocabulary.tokens)
-    return BoostingTree.from_phrases(phrases, model.transducer.config.blank)
+    try:
+        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        phrases = [line for line in lines if line]
+        if not phrases:
+            raise InputError(f"{file} holds no phrase; give one a line, or leave --phrases out")
+        tokens = tokenized(phrases, vocabulary.tokens)
+        return BoostingTree.from_phrases(tokens, model.transducer.config.blank)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text: {error}") from error
+    except (BeamError, VocabularyError) as error:
+        raise InputError(f"{file}: {error}") from error
 
 
 def _ngram(model: DecodeModel, file: Path, nemo: bool) -> Ngram:
