@@ -95,10 +95,10 @@ def compare(seeds):
     return compared, close, worst
 
 
-def test_120_random_networks(record_property):
-    compared, close, worst = compare(range(120))
+def test_80_random_networks(record_property):
+    compared, close, worst = compare(range(80))
     record_property("compared, close, worst", (compared, close, worst))
-    assert worst <= SCORE and compared >= 60, (compared, close, worst)
+    assert worst <= SCORE and compared >= 40, (compared, close, worst)
 
 
 @pytest.mark.slow
@@ -193,6 +193,21 @@ def test_wrong_frames_are_refused_in_the_words_of_the_clear_search(value):
     for search_by in (greedy, fast_greedy):
         with pytest.raises(BeamError, match="encoder frame 4 of utterance 0 are NaN"):
             search_by(scorer, frames, lengths)
+
+
+def test_frames_that_were_not_projected_are_refused():
+    scorer, _, lengths = packed_problem(7, time=10)
+    for search_by in (fast_malsd, fast_greedy):
+        with pytest.raises(BeamError, match="frames are 12 wide, the joint takes 20"):
+            search_by(scorer, torch.zeros(1, 10, 12), lengths)
+
+
+def test_frames_may_lie_anyhow_and_carry_gradients():
+    scorer, frames, lengths = packed_problem(8, time=10, batch=2)
+    want = fast_malsd(scorer, frames, lengths)
+    turned = frames.transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
+    assert fast_malsd(scorer, turned, lengths) == want
+    assert fast_greedy(scorer, turned, lengths) == fast_greedy(scorer, frames, lengths)
 
 
 def test_models_that_cannot_be_packed_are_refused_by_name():

@@ -44,7 +44,8 @@ def fast_greedy(
         return greedy(scorer, frames, lengths, max_symbols, iteration_guard)
     refuse_cap(max_symbols)
     refuse_lengths(frames, lengths)
-    lines = Lines.start(rows_of(scorer, BeamConfig(beam_size=1), frames.dtype), frames, lengths)
+    rows = rows_of(scorer, BeamConfig(beam_size=1), frames.dtype)
+    lines = Lines.start(rows, frames.detach().contiguous(), lengths)
     for _ in range(frames.shape[1] * (max_symbols or iteration_guard) + 1):
         found = lines.next_labels(scorer.blank)
         if not found.any():

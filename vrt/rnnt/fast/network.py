@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from vrt.rnnt.config import BeamConfig
+from vrt.rnnt.config import BeamConfig, BeamError
 from vrt.rnnt.fast import network_kernels, network_plain
 from vrt.rnnt.fast.fused import FusionRows
 from vrt.rnnt.fast.jit import COMPILED
@@ -83,7 +83,13 @@ class NetworkRows:
         utterances: Int64[np.ndarray, "R"],
         places: Int64[np.ndarray, "R"],
     ) -> Best:
-        hidden = np.empty((len(rows), self.model.joint_width), dtype=np.float32)
+        width = self.model.joint_width
+        if frames.shape[-1] != width:
+            raise BeamError(
+                f"frames are {frames.shape[-1]} wide, the joint takes {width}: give those that"
+                " scorer.project makes of the encoder's output"
+            )
+        hidden = np.empty((len(rows), width), dtype=np.float32)
         self.kernels.hidden(
             frames.numpy(), utterances, places, self.predicted, rows, self.activation, hidden
         )

@@ -108,7 +108,7 @@ def best_of(
 ) -> Best:
     """As `malsd.best_labels`: `early` decides by the acoustic scores and adds the others after."""
     refuse_undefined(acoustic)
-    alone = acoustic.numpy()
+    alone = acoustic.detach().numpy()
     both = alone if fusion is None else fusion.joined(acoustic, rows).numpy()
     decides = alone if config.pruning_mode == "early" else both
     values, labels = largest(decides, config.beam_size)

@@ -73,7 +73,7 @@ def fast_search(
     """As `fast_malsd` with a fast path; returns the finished beam itself."""
     refuse_lengths(frames, lengths)
     refuse_config(scorer, config)
-    rows = rows_of(scorer, config, frames.dtype)
+    frames, rows = frames.detach().contiguous(), rows_of(scorer, config, frames.dtype)
     beam = FastBeam(rows, scorer.blank, len(frames), config, DTYPES[frames.dtype], remember)
     ends = lengths.long().cpu().numpy()
     beam.slots.active[:] = (ends > 0)[:, None]
