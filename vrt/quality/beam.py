@@ -62,6 +62,7 @@ def compare(
         found[name] = run_over(search, clips)
         errors[name] = errors_of(model, clips, found[name])
         tell(f"{name} {errors[name].rate:.2f}%")
+    frames = sum(len(clip.frames) for clip in clips) / len(clips)  # of 40 ms, flush included
     base, widest = (f"beam_{width}" for width in (BASE.beam_size, WIDTHS[-1]))
     return {
         name: errors[name].describe()
@@ -73,7 +74,7 @@ def compare(
             "equal_to_widest": equal_share(answers, found[widest]),
             "oracle_wer_percent": oracle_of(model, clips, answers).rate,
             "empty": sum(not answer.tokens for answer in answers),
-            "work_a_clip": mean_work([answer.work for answer in answers]),
+            "work_a_clip": mean_work([answer.work for answer in answers]) | {"frames": frames},
         }
         for name, answers in found.items()
     }
