@@ -25,7 +25,7 @@ from vrt.rnnt.model import ModelScorer, Transducer, TransducerConfig
 from vrt.rnnt.nbest import nbest
 from vrt.rnnt.toy import ToyNgram
 
-SCORE = 2e-5  # beside 4 steps of fp32 at the score itself; 3.8e-6 was the most in 1,345 cases
+SCORE = 2e-5  # beside 4 steps of fp32 at the score itself; 7.6e-6 was the most in 3,081 cases
 
 
 def model(seed, blank=0.0, **changes):
