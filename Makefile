@@ -17,7 +17,7 @@ ARGS ?=
 
 # The extras each target installs.
 EXTRAS_demo := plot,fast
-EXTRAS_test := plot,hf,fast,nemo,coreml,test
+EXTRAS_test := batch,hf,fast,nemo,coreml,test
 EXTRAS_lab := notebook,fast
 
 .PHONY: demo test test-slow lab lint clean

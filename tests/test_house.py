@@ -30,7 +30,7 @@ ARROWS = {
     "train": GROUND | WINGS,
     "quality": GROUND | WINGS | {"train", "oracle"},
     "bench": GROUND | WINGS | {"oracle"},
-    "lab": {"receipt", "paths"},
+    "lab": GROUND | WINGS | {"loading", "golden"},
     "demo": GROUND | WINGS | {"lab", "loading"},
 }
 # `cli` knows everybody.
