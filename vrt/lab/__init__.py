@@ -1,1 +1,25 @@
-"""Charts of receipts, for notebooks and for the demo; altair is loaded by its modules only."""
+"""Charts, checks and runs of notebooks; a name's module is imported when the name is first used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vrt.lab.checks import check
+
+__all__ = ["check"]
+
+_HOMES = {
+    "checks": ("check",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f"vrt.lab.{home}"), name)
+            return value
+    raise AttributeError(f"module 'vrt.lab' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
