@@ -13,6 +13,8 @@ from safetensors import safe_open
 
 from vrt import CheckpointError, Tokenizer, load, transcribe
 from vrt.train.corpus import TRAIN_SPEAKERS, WORDS, Corpus, Digit, Sentence
+from vrt.train.fillers import KINDS, Fillers, shuffled
+from vrt.train.voices import between
 from vrt.train.voxtral_batches import NO_DIGIT, batch_of, frame_classes, padded_mel
 from vrt.train.voxtral_digits import (
     CONFIG,
@@ -24,7 +26,6 @@ from vrt.train.voxtral_digits import (
     token_loss,
     train,
 )
-from vrt.train.voxtral_fillers import KINDS, Fillers, shuffled
 from vrt.train.voxtral_run import write
 from vrt.train.voxtral_spelling import (
     PIECES,
@@ -44,7 +45,6 @@ from vrt.train.voxtral_streams import (
     with_image,
 )
 from vrt.train.voxtral_targets import EOS_AFTER, IGNORED, Spoken, slots, targets
-from vrt.train.voxtral_voices import between
 from vrt.voxtral.config import SAMPLES_PER_TOKEN, DecoderConfig, EncoderConfig
 from vrt.voxtral.mel import LogMel
 from vrt.voxtral.schedule import MAX_DELAY_TOKENS, Schedule
@@ -258,7 +258,7 @@ def test_every_kind_of_filler_is_heard(digits, sentences, monkeypatch):
     for kind in KINDS:
         fillers = Fillers(digits, sentences)
         shares = tuple(float(kind == other) for other in KINDS)
-        monkeypatch.setattr("vrt.train.voxtral_fillers.SHARES", shares)
+        monkeypatch.setattr("vrt.train.fillers.SHARES", shares)
         piece = fillers.draw(np.random.default_rng(1))
         assert 0.04 * 16_000 < len(piece) < 6 * 16_000 and np.abs(piece).max() > 1e-4, kind
 

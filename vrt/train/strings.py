@@ -13,7 +13,7 @@ from torch import Tensor
 from vrt.audio import SAMPLE_RATE
 from vrt.train import augment
 from vrt.train.corpus import WORDS, Digit, Samples, Sentence
-from vrt.train.voxtral_fillers import Fillers
+from vrt.train.fillers import Fillers
 
 LONGEST = 6  # digits
 NOTHING = len(WORDS)  # the value of a span of other speech

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float32
 from vrt.audio import SAMPLE_RATE
 from vrt.train.augment import at_level, colour, gain, noise, speed, white
 from vrt.train.corpus import Digit, Sentence
-from vrt.train.voxtral_fillers import Fillers, in_room
+from vrt.train.fillers import Fillers, in_room
+from vrt.train.voices import between
 from vrt.train.voxtral_targets import Spoken
-from vrt.train.voxtral_voices import between
 from vrt.voxtral.config import SAMPLES_PER_TOKEN
 
 AUDIBLE_DB = 32  # a word ends with its last 10 ms that are within this of its loudest
