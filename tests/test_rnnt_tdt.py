@@ -9,7 +9,8 @@ from rnnt_cases import random_case, unchecked
 from rnnt_dictionary_beam import rows_of
 from rnnt_tdt_cases import random_tdt_case, tdt_differences
 
-from vrt.rnnt import BeamConfig, BeamError, Fusion, Trace, malsd
+from vrt.rnnt import BeamConfig, BeamError, Fusion, Trace, greedy, malsd
+from vrt.rnnt.fast import fast_greedy, fast_malsd
 from vrt.rnnt.model import ModelScorer, Transducer, TransducerConfig
 from vrt.rnnt.tdt import tdt_malsd
 from vrt.rnnt.tdt_config import TdtConfig
@@ -292,6 +293,13 @@ def test_scores_that_are_no_log_probabilities_are_refused_by_place(bad):
         run(scorer, [4, 4], beam_size=2)
     with pytest.raises(BeamError, match="duration scores at encoder frame 2 of utterance 1"):
         tdt_greedy(scorer, toy_frames(2, 4), torch.tensor([4, 4]))
+
+
+@pytest.mark.parametrize("search", [malsd, greedy, fast_malsd, fast_greedy])
+def test_searches_of_an_rnnt_refuse_a_tdts_scorer_by_name(search):
+    scorer = toy([-1.0] * 3, [-1.0, -1.0], (0, 1))
+    with pytest.raises(BeamError, match=r"ToyDurationScorer scores durations .* for vrt.rnnt.tdt"):
+        search(scorer, toy_frames(1, 2), torch.tensor([2]))
 
 
 def test_beams_that_are_too_wide_are_refused():

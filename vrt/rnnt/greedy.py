@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vrt.rnnt.config import BeamError
 from vrt.rnnt.frames import Frames
-from vrt.rnnt.limits import refuse_lengths
+from vrt.rnnt.limits import refuse_lengths, refuse_tdt
 from vrt.rnnt.nbest import Hypothesis
 from vrt.rnnt.scorer import Scorer
 
@@ -64,6 +64,7 @@ def greedy(
         BeamError: T = 0, lengths outside 0..T, NaN, or a search that does not end.
     """
     refuse_cap(max_symbols)
+    refuse_tdt(scorer)
     refuse_lengths(frames, lengths)
     batch, frame_count = frames.shape[:2]
     there = Frames.of(frames, lengths.long())

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vrt.rnnt.beam import Beam
 from vrt.rnnt.config import BeamConfig, BeamError
+from vrt.rnnt.scorer import Scorer
 
 
 def refuse_lengths(frames: Float[Tensor, "B T J"], lengths: Int[Tensor, "B"]) -> None:
@@ -23,6 +24,15 @@ def refuse_lengths(frames: Float[Tensor, "B T J"], lengths: Int[Tensor, "B"]) ->
             raise BeamError(
                 f"length {length} of utterance {row} is outside 0..{time}, the frames given"
             )
+
+
+def refuse_tdt(scorer: Scorer) -> None:
+    """A TDT's scorer gives durations too, which a search of an RNN-T would not read."""
+    if hasattr(scorer, "durations"):
+        raise BeamError(
+            f"{type(scorer).__name__} scores durations {scorer.durations}: it is a TDT's, for"
+            " vrt.rnnt.tdt_malsd, tdt_greedy and TdtSession"
+        )
 
 
 def refuse_undefined(log_probs: Float[Tensor, "B K V"], beam: Beam) -> None:

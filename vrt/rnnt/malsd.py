@@ -18,7 +18,7 @@ from vrt.rnnt.config import BeamConfig
 from vrt.rnnt.frames import Frames
 from vrt.rnnt.fusion import fused
 from vrt.rnnt.hypotheses import CARRIED, DEAD
-from vrt.rnnt.limits import goes_on, refuse_lengths, refuse_undefined
+from vrt.rnnt.limits import goes_on, refuse_lengths, refuse_tdt, refuse_undefined
 from vrt.rnnt.nbest import NBest, nbest
 from vrt.rnnt.scorer import Scorer
 from vrt.rnnt.ties import top_k
@@ -58,6 +58,7 @@ def search(
     observer: Observer | None = None,
 ) -> Beam:
     """As `malsd`; returns the finished beam itself."""
+    refuse_tdt(scorer)
     refuse_lengths(frames, lengths)
     beam = begin(scorer, len(frames), config, frames.dtype, frames.device)
     there = Frames.of(frames, lengths.long())

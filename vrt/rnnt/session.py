@@ -113,6 +113,11 @@ class BeamSession:
         self._phase = "finished"
         return found
 
+    def hypotheses(self) -> NBest:
+        """All living hypotheses as they stand, best first; asking changes nothing."""
+        self._require("hypotheses", "open", "finished")
+        return self._found()
+
     def reset(self) -> None:
         """Give up whatever is under way; `begin` may follow."""
         self._phase = "idle"

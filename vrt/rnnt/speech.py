@@ -110,6 +110,10 @@ class TransducerSession:
         seconds = best.seconds(FRAME_SECONDS)
         return SpeechResult(self.text, nbest, seconds, self.audio_seconds)
 
+    def hypotheses(self) -> NBest:
+        """All living hypotheses as they stand, best first; asking changes nothing."""
+        return self._beam.hypotheses()
+
     def reset(self) -> None:
         """Give up whatever is under way; `begin` may follow."""
         self._beam.reset()

@@ -18,7 +18,7 @@ from vrt.rnnt.counters import Tally, Work
 from vrt.rnnt.fast.scored import Rows, Undefined
 from vrt.rnnt.fast.search import DTYPES, rows_of
 from vrt.rnnt.greedy import greedy, refuse_cap, undefined_scores, without_end
-from vrt.rnnt.limits import refuse_lengths
+from vrt.rnnt.limits import refuse_lengths, refuse_tdt
 from vrt.rnnt.nbest import Hypothesis
 from vrt.rnnt.scorer import Scorer
 
@@ -43,6 +43,7 @@ def fast_greedy(
     if frames.dtype not in DTYPES or frames.device.type != "cpu":
         return greedy(scorer, frames, lengths, max_symbols, iteration_guard)
     refuse_cap(max_symbols)
+    refuse_tdt(scorer)
     refuse_lengths(frames, lengths)
     rows = rows_of(scorer, BeamConfig(beam_size=1), frames.dtype)
     lines = Lines.start(rows, frames.detach().contiguous(), lengths)

@@ -20,7 +20,7 @@ from vrt.rnnt.fast.network import NetworkRows
 from vrt.rnnt.fast.packed import PackedScorer
 from vrt.rnnt.fast.results import nbest_of
 from vrt.rnnt.fast.scored import Rows, ScorerRows
-from vrt.rnnt.limits import refuse_endless, refuse_lengths
+from vrt.rnnt.limits import refuse_endless, refuse_lengths, refuse_tdt
 from vrt.rnnt.malsd import malsd
 from vrt.rnnt.model import ModelScorer
 from vrt.rnnt.nbest import NBest
@@ -71,6 +71,7 @@ def fast_search(
     remember: bool = True,
 ) -> FastBeam:
     """As `fast_malsd` with a fast path; returns the finished beam itself."""
+    refuse_tdt(scorer)
     refuse_lengths(frames, lengths)
     refuse_config(scorer, config)
     frames, rows = frames.detach().contiguous(), rows_of(scorer, config, frames.dtype)
