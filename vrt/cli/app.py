@@ -5,7 +5,19 @@ from typing import Annotated
 import typer
 
 from vrt import __version__
-from vrt.cli import bench, coreml, decode, demo, golden, info, quality, stream, train, transcribe
+from vrt.cli import (
+    bench,
+    coreml,
+    decode,
+    demo,
+    golden,
+    info,
+    quality,
+    run,
+    stream,
+    train,
+    transcribe,
+)
 from vrt.cli.failures import CommandGroup
 from vrt.cli.interrupts import hear_no_more, hear_presses
 from vrt.cli.output import replace_closed, speak_utf8
@@ -23,6 +35,7 @@ Exit codes:
   0    done
   1    it failed: a file, a checkpoint or the model, or a golden file that differs
   2    the command line is wrong
+  3    this machine lacks the device that was asked for; nothing was measured
   130  stopped by Ctrl-C; what was known until then is printed
   141  whoever read the output closed it
 
@@ -62,6 +75,7 @@ app.command("decode", epilog=decode.EXAMPLES)(decode.decode)
 app.command("stream", epilog=stream.EXAMPLES)(stream.stream)
 app.command("info", epilog=info.EXAMPLES)(info.info)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.command("run", epilog=run.EXAMPLES)(run.run)
 app.add_typer(golden.app, name="golden")
 app.add_typer(bench.app, name="bench")
 app.add_typer(coreml.app, name="coreml")

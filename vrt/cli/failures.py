@@ -9,12 +9,14 @@ from typer.core import TyperGroup
 from vrt.cli.interrupts import hear_no_more
 from vrt.cli.output import printable, remark
 
-FAILED, INTERRUPTED, OUTPUT_CLOSED = 1, 130, 141  # 128 + SIGINT, 128 + SIGPIPE
+FAILED, NOT_HERE = 1, 3
+INTERRUPTED, OUTPUT_CLOSED = 130, 141  # 128 + SIGINT, 128 + SIGPIPE
 
 # The package's extras, for what a plain install leaves out.
 EXTRAS = {
     **dict.fromkeys(("altair", "vl_convert", "PIL"), "plot"),
     **dict.fromkeys(("jiwer", "scipy"), "quality"),
+    **dict.fromkeys(("nbformat", "nbclient", "papermill", "dask", "distributed"), "batch"),
     "transformers": "hf",
     "nemo": "nemo",
     "coremltools": "coreml",
