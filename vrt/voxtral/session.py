@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vrt.audio import as_samples
+from vrt.voxtral.cache import KVRing
 from vrt.voxtral.config import (
     FRAMES_PER_TOKEN,
     LOOK_AHEAD,
@@ -105,6 +106,11 @@ class StreamingSession:
             "projector": 0,
             "decoder": self._greedy.state.nbytes,
         }
+
+    @property
+    def rings(self) -> dict[str, KVRing]:
+        """The first layer's ring of both sides, to look at: those of the other layers go alike."""
+        return {"encoder": self._encoder.rings[0], "decoder": self._greedy.state.rings[0]}
 
     def begin(self, first_position: int = 0) -> None:
         """Open the stream and encode its left pad.
