@@ -13,6 +13,7 @@ from vrt.cli import (
     golden,
     info,
     quality,
+    receipt,
     run,
     stream,
     train,
@@ -81,6 +82,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(coreml.app, name="coreml")
 app.add_typer(train.app, name="train")
 app.add_typer(quality.app, name="quality")
+app.add_typer(receipt.app, name="receipt")
 
 
 def main() -> None:

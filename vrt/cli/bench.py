@@ -24,6 +24,12 @@ Examples:
   vrt bench beam --beams 4,8 --batches 1 --against none
 """
 
+EXACT_EXAMPLES = """\b
+Examples:
+  vrt bench exact
+  vrt bench reencode --output receipts/bench-reencode.json
+"""
+
 app = typer.Typer(help="Measure the engines on this machine.", no_args_is_help=True)
 
 
@@ -128,6 +134,46 @@ def beam(
     receipt = bench_beam(settings, tell=remark)
     receipt.write(output)
     print(output.read_text(encoding="utf-8") if json else beam_table(receipt))
+    remark(f"receipt: {output}")
+
+
+@app.command(epilog=EXACT_EXAMPLES)
+def exact(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
+    ] = Path("vrt-bench-exact.json"),
+) -> None:
+    """Measure how far a stream is from the offline pass, and which operations would part them.
+
+    Differences, no times: whether a row of a linear layer, a convolution, an attention depends on
+    what else is in its batch. One thread, small random models, some ten seconds.
+    """
+    _refuse_folder(output)
+    from vrt.bench import bench_exact, exact_table
+
+    receipt = bench_exact(remark)
+    receipt.write(output)
+    print(exact_table(receipt))
+    remark(f"receipt: {output}")
+
+
+@app.command(epilog=EXACT_EXAMPLES)
+def reencode(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
+    ] = Path("vrt-bench-reencode.json"),
+) -> None:
+    """Measure how much of the past an encoder without caches must encode again.
+
+    Small random encoders of 1 to 4 layers against the ring; the largest error over slices of
+    three lengths. One thread, a few seconds.
+    """
+    _refuse_folder(output)
+    from vrt.bench import bench_reencode, reencode_table
+
+    receipt = bench_reencode(remark)
+    receipt.write(output)
+    print(reencode_table(receipt))
     remark(f"receipt: {output}")
 
 
