@@ -9,12 +9,26 @@ from typing import Any
 import altair as alt
 
 from vrt.lab.diagram import stage_diagram
+from vrt.lab.lattice import beam_lattice
+from vrt.lab.nbest_table import nbest_table
 from vrt.lab.parity import parity_by_stage
 from vrt.lab.ring import ring_map
 from vrt.lab.theme import OKABE_ITO, SOFT
 from vrt.lab.timeline import delay_timeline
+from vrt.lab.wer import word_errors
+from vrt.lab.work import work_counts
 
-__all__ = ["delay_timeline", "parity_by_stage", "ring_map", "stage_diagram", "stage_latency"]
+__all__ = [
+    "beam_lattice",
+    "delay_timeline",
+    "nbest_table",
+    "parity_by_stage",
+    "ring_map",
+    "stage_diagram",
+    "stage_latency",
+    "word_errors",
+    "work_counts",
+]
 
 PLOT_WIDTH = 740
 ROW_HEIGHT = 26  # of a stage
