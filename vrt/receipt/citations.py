@@ -3,8 +3,8 @@
     [5.0](data/receipts/bench-beam.json "comparisons/case=beam 8, B=1/better .1f")
 
 A Markdown link: its text is the number, its target the receipt, seen from the document's folder,
-its title the key (see `keys`), perhaps one change (`1/x`, `*100`, `/1e6`), and a format as Python
-has it. Code blocks and code spans hold examples and no citations.
+its title the key (see `keys`) or `KEY over KEY`, perhaps one change (`1/x`, `*100`, `/1e6`), and a
+format as Python has it. Code blocks and code spans hold examples and no citations.
 """
 
 import re
@@ -20,11 +20,15 @@ from vrt.receipt.record import Receipt
 LINK = re.compile(
     r'\[(?P<shown>[^\[\]\n]*)\]\((?P<target>[^()\s"]+\.json)\s+"(?P<title>[^"\n]*)"\)'
 )
-TITLE = re.compile(r"(?P<key>\S.*?)(?: (?P<change>1/x|[*/][\d.]+(?:e[+-]?\d+)?))? (?P<form>\S+)")
+TITLE = re.compile(
+    r"(?P<key>\S.*?)(?: over (?P<below>\S.*?))?"
+    r"(?: (?P<change>1/x|[*/][\d.]+(?:e[+-]?\d+)?))? (?P<form>\S+)"
+)
 FORM = re.compile(r"\+?,?(\.\d+)?[defg%]|s")
 CODE = re.compile(
-    r"^(?P<fence>```+|~~~+).*?^(?P=fence)[ \t]*$|(?P<tick>`+)(?!`).*?(?<!`)(?P=tick)(?!`)",
-    re.MULTILINE | re.DOTALL,
+    r"^ *(?P<fence>```+|~~~+)(?s:.*?)^ *(?P=fence)[ \t]*$"
+    r"|(?P<tick>`+)(?!`)(?:(?!\n\s*\n)(?s:.))*?(?<!`)(?P=tick)(?!`)",
+    re.MULTILINE,
 )
 
 
@@ -54,7 +58,11 @@ class Citation:
                 f'the title "{self.title}" is no key and format, as "part/wer_percent .1f"'
             )
         value = value_at(receipt.numbers, parts["key"])
-        return _formatted(_changed(value, parts["change"], parts["key"]), parts["form"])
+        if parts["below"]:
+            value = _divided(value, value_at(receipt.numbers, parts["below"]))
+        if parts["change"]:
+            value = _changed(value, parts["change"])
+        return _formatted(value, parts["form"])
 
 
 def without_code(text: str) -> str:
@@ -111,23 +119,29 @@ def _name(citation: Citation) -> str:
     return f"{Path(citation.target).name} ({citation.title})"
 
 
-def _changed(value: Any, change: str | None, key: str) -> Any:
-    if change is None:
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ReceiptError(f"{key!r} is {value!r}, no number to change by {change}")
-    factor = 1.0 if change == "1/x" else float(change[1:])
+def _changed(value: Any, change: str) -> float:
     if change == "1/x":
-        value, factor, change = factor, value, "/"
-    if change.startswith("/") and factor == 0:
-        raise ReceiptError(f"{key!r} would be divided by 0")
-    return value * factor if change.startswith("*") else value / factor
+        return _divided(1.0, value)
+    factor = float(change[1:])
+    return _number(value) * factor if change.startswith("*") else _divided(value, factor)
+
+
+def _divided(value: Any, by: Any) -> float:
+    if _number(by) == 0:
+        raise ReceiptError(f"{value!r} would be divided by 0")
+    return _number(value) / by
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ReceiptError(f"the key leads to {_kind(value)}, no number to calculate with")
+    return value
 
 
 def _formatted(value: Any, form: str) -> str:
     """`value` by `form`; an exponent without the zeros that Python puts before it: 7.2e-7."""
     if isinstance(value, bool | dict | list) or value is None:
-        raise ReceiptError(f"the key leads to {_kind(value)}, which is no number")
+        raise ReceiptError(f"the key leads to {_kind(value)}, no number to show")
     try:
         text = format(value, form)
     except ValueError as error:
