@@ -6,6 +6,7 @@ import typer
 
 from vrt import __version__
 from vrt.cli import (
+    batch,
     bench,
     coreml,
     decode,
@@ -77,6 +78,7 @@ app.command("stream", epilog=stream.EXAMPLES)(stream.stream)
 app.command("info", epilog=info.EXAMPLES)(info.info)
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("run", epilog=run.EXAMPLES)(run.run)
+app.command("batch", epilog=batch.EXAMPLES)(batch.batch)
 app.add_typer(golden.app, name="golden")
 app.add_typer(bench.app, name="bench")
 app.add_typer(coreml.app, name="coreml")

@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vrt.lab.checks import check
+    from vrt.lab.show import begin
+    from vrt.lab.values import record
 
-__all__ = ["check"]
+__all__ = ["begin", "check", "record"]
 
 _HOMES = {
     "checks": ("check",),
+    "show": ("begin",),
+    "values": ("record",),
 }
 
 

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,10 +22,15 @@ from vrt.lab.checks import Check, checks_of
 from vrt.lab.normal import INJECTED, normalised
 from vrt.lab.notebooks import NotebookError
 from vrt.lab.parameters import checked, parameters_of
+from vrt.lab.values import values_of
 
 # What a kernel of the runner finds in its environment. One thread and one order of sets, so that
 # sums and lists come out the same; the last one tells vrt.lab to draw static pictures.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "VRT_LAB_BATCH": "1"}
+_LOCK = threading.Lock()
+_BEFORE: list[
+    dict[str, str | None]
+] = []  # one for each run under way; the first one is the true one
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Outcome:
     name: str
     parameters: dict[str, Any]
     checks: tuple[Check, ...]
+    values: dict[str, Any]  # what the notebook recorded
     failure: Failure | None
     text: str
     warnings: tuple[str, ...]
@@ -81,20 +88,28 @@ def run_notebook(
     draws a bar on stderr where that is a terminal.
     """
     given = checked(parameters_of(read_notebook(path)), parameters or {})
+    return run_content(path.stem, path.read_bytes(), given, progress)
+
+
+def run_content(
+    name: str, content: bytes, given: Mapping[str, Any], progress: bool = False
+) -> Outcome:
+    """The same for a notebook that came over a network; its parameters are checked already."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="vrt-run-") as folder:
         # Copied, since papermill fills in braces in the names of files.
         source, target = Path(folder, "in.ipynb"), Path(folder, "out.ipynb")
-        source.write_bytes(path.read_bytes())
+        source.write_bytes(content)
         with _environment():
-            died = _execute(source, target, given, path.stem if progress else None)
+            died = _execute(source, target, given, name if progress else None)
         ran = read_notebook(target)
     failure = _failure(ran, died)
     text, warnings = normalised(ran)
     return Outcome(
-        path.stem,
-        given,
+        name,
+        dict(given),
         tuple(checks_of(ran)),
+        values_of(ran),
         failure,
         text,
         tuple(warnings),
@@ -131,16 +146,20 @@ def _execute(source: Path, target: Path, given: Mapping[str, Any], bar: str | No
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in ENVIRONMENT}
-    os.environ.update(ENVIRONMENT)
+    """`ENVIRONMENT` while any thread of this process runs a notebook, and what was there after."""
+    with _LOCK:
+        _BEFORE.append({name: os.environ.get(name) for name in ENVIRONMENT})
+        os.environ.update(ENVIRONMENT)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        with _LOCK:
+            before = _BEFORE[0]
+            _BEFORE.pop()
+            if not _BEFORE:
+                for name, value in before.items():
+                    os.environ.pop(name)
+                    os.environ.update({} if value is None else {name: value})
 
 
 def _failure(ran: nbformat.NotebookNode, died: str | None) -> Failure | None:
