@@ -4,6 +4,7 @@ import importlib.util
 import subprocess
 import sys
 import tomllib
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -91,11 +92,19 @@ def test_plain_install_runs_without_extras(repo_root, wheel, tmp_path):
     install = [python, "-m", "pip", "install", "--quiet", "-c", lock, wheel]
     subprocess.run(install, check=True, timeout=900)
     code = (
+        "import vrt\n"
         "import vrt.audio, vrt.paths, vrt.receipt, vrt.voxtral.tokenizer, vrt.voxtral.weights\n"
+        "from vrt.rnnt.acoustic import transcribe\n"
+        "clip = vrt.audio.read(vrt.paths.data_dir() / 'audio/five_five.flac')\n"
+        "model = vrt.load('digits-rnnt')\n"
+        "print(vrt.transcribe(vrt.load('digits-voxtral'), clip).text)\n"
+        "print(model.text(transcribe(model, clip.samples).tokens))\n"
         "print(vrt.paths.data_dir())"
     )
     run = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert Path(run.stdout.strip()).is_relative_to(tmp_path / "env")
+    voxtral, transducer, place = run.stdout.strip().splitlines()
+    assert unicodedata.normalize("NFKC", voxtral).strip() == transducer == "five five"
+    assert Path(place).is_relative_to(tmp_path / "env")
     shown = subprocess.run([python.with_name("vrt"), "--help"], cwd=tmp_path, capture_output=True)
     assert shown.returncode == 0 and b"transcribe" in shown.stdout
