@@ -1,6 +1,5 @@
 """The kernel side of the live view, without a browser: order, loss, overflow, errors."""
 
-import itertools
 import random
 import threading
 import time
@@ -83,7 +82,13 @@ def run(chunks: list[Chunk], session: Notes, limits: Limits | None = None) -> Re
 
 
 def drained(order: Reorder) -> list:
-    return list(iter(order.pop, None))
+    """All that can be given out now, the end included."""
+    given = []
+    while (item := order.pop()) is not None:
+        given.append(item)
+        if item is END:
+            break
+    return given
 
 
 # --- order ----------------------------------------------------------------------------------
@@ -118,14 +123,10 @@ def test_missing_block_is_waited_for_then_given_out_as_a_gap():
     order.put(end)
     assert order.pop() is None and order.patience() == 0.25
     clock.now = 1.0
-    assert drained_until_end(order) == [Gap(160, 1), third, END]
+    assert drained(order) == [Gap(160, 1), third, END]
     order.put(missing)
     assert order.counts.late == 1 and order.counts.lost_samples == 160
     assert order.counts.lost_blocks == 1
-
-
-def drained_until_end(order: Reorder) -> list:
-    return [*itertools.takewhile(lambda item: item is not END, iter(order.pop, None)), END]
 
 
 def test_a_block_that_comes_in_time_closes_its_gap():
@@ -169,7 +170,7 @@ def test_full_queue_ends_the_recording_before_the_block_without_room():
     assert order.put(first) and order.put(second)
     assert not order.put(third)
     assert order.put(third)  # said once
-    assert drained_until_end(order) == [first, second, END]
+    assert drained(order) == [first, second, END]
     assert order.counts.refused == 2
 
 
@@ -177,7 +178,7 @@ def test_gap_longer_than_the_queue_is_no_room_either():
     order = Reorder(1.0, 1.0, Clock())
     order.put(Chunk(1, 0, 0, 16_000, noise(160)))
     assert not order.put(Chunk(1, 1, 16_000 * 3600, 16_000, noise(160)))  # the lid was closed
-    assert drained_until_end(order)[-1] is END
+    assert drained(order)[-1] is END
 
 
 # --- messages -------------------------------------------------------------------------------

@@ -31,9 +31,9 @@ class Limits:
     stands for it. `quiet_s`: how long no block may come before the microphone counts as gone.
     """
 
-    queue_s: float = 8.0
-    gap_s: float = 1.0
-    quiet_s: float = 30.0
+    queue_s: int | float = 8.0
+    gap_s: int | float = 1.0
+    quiet_s: int | float = 30.0
 
 
 @dataclass
@@ -113,12 +113,12 @@ class Recording:
             self._given_up = True
             self._changed.notify_all()
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: int | float | None = None) -> bool:
         """Until the recording is over; False where `timeout` seconds were not enough."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def wait_for_room(self, seconds: float, timeout: float = 60.0) -> bool:
+    def wait_for_room(self, seconds: int | float, timeout: int | float = 60.0) -> bool:
         """Until `seconds` of audio fit the queue, or the recording is over."""
         most = (self.limits.queue_s - seconds) * self.rate_hz
         with self._changed:

@@ -140,7 +140,7 @@ class LiveStream:
         if recording is not None:
             recording.stop()
 
-    def wait(self, timeout: float | None = None) -> Snapshot:
+    def wait(self, timeout: int | float | None = None) -> Snapshot:
         """Until the recording is over. Raises TimeoutError after `timeout` seconds."""
         if self._recording is not None and not self._recording.wait(timeout):
             raise TimeoutError(f"the recording is not over after {timeout:g} s; end() it first")
