@@ -14,6 +14,7 @@ from vrt.lab.png import smaller_png
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEPT = ("tags",)  # of a cell's metadata
+PNG = "image/png"  # whose size on the screen and text for the blind are kept
 WIDGET = "application/vnd.jupyter.widget-view+json"  # names a model of a kernel that is gone
 MARKER = "papermill-error-cell-tag"  # what papermill writes into a notebook that failed
 INJECTED = "injected-parameters"
@@ -58,7 +59,10 @@ def _outputs(outputs: list[Any], count: int | None) -> list[Any]:
                 continue
             output = nbformat.v4.new_output("stream", name="stdout", text=_text(output))
         elif "data" in output:
-            output = nbformat.from_dict({**output, "metadata": {}, "data": _data(output["data"])})
+            kept_metadata = {n: v for n, v in output["metadata"].items() if n == PNG}
+            output = nbformat.from_dict(
+                {**output, "metadata": kept_metadata, "data": _data(output["data"])}
+            )
             if "execution_count" in output:
                 output["execution_count"] = count
         kept.append(output)
@@ -69,9 +73,9 @@ def _data(data: dict[str, Any]) -> dict[str, Any]:
     shown = {mime: value for mime, value in data.items() if mime != WIDGET}
     if isinstance(shown.get("text/plain"), str):
         shown["text/plain"] = ADDRESS.sub("0x…", shown["text/plain"])
-    if "image/png" in shown:
-        png = smaller_png(base64.b64decode(shown["image/png"]))
-        shown["image/png"] = base64.b64encode(png).decode()
+    if PNG in shown:
+        png = smaller_png(base64.b64decode(shown[PNG]))
+        shown[PNG] = base64.b64encode(png).decode()
     return shown
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import altair as alt
 
+from vrt.lab.png import smaller_png
+
 # Eight colours that stay apart for colour-blind readers (Okabe and Ito 2008).
 OKABE_ITO = {
     "black": "#000000",
@@ -83,17 +85,5 @@ def save_png(
         chart.save(drawn, format="png", scale_factor=scale)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(_smaller(drawn.getvalue()))
+    target.write_bytes(smaller_png(drawn.getvalue()))
     return target
-
-
-def _smaller(png: bytes) -> bytes:
-    try:
-        from PIL import Image
-    except ModuleNotFoundError:
-        return png
-    image = Image.open(io.BytesIO(png)).convert("RGB")
-    palette = image.quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    shrunk = io.BytesIO()
-    palette.save(shrunk, format="png", optimize=True)
-    return min(png, shrunk.getvalue(), key=len)
