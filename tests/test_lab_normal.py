@@ -76,8 +76,10 @@ def test_addresses_and_widget_models_go():
         "application/vnd.jupyter.widget-view+json": widget,
         "text/plain": "<X at 0x7f00deadbeef>",
     }
-    found, _ = normal(cell(new_output("display_data", data=data)))
+    sizes = {"text/plain": {"width": 3}, "isolated": True}
+    found, _ = normal(cell(new_output("display_data", data=data, metadata=sizes)))
     assert found["cells"][0]["outputs"][0]["data"] == {"text/plain": ["<X at 0x…>"]}
+    assert found["cells"][0]["outputs"][0]["metadata"] == {"text/plain": {"width": 3}}
 
 
 def test_the_injected_cell_has_one_name_and_papermills_markers_go():

@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vrt.lab.checks import check
+    from vrt.lab.prose import say
+    from vrt.lab.shipped import golden, receipt
     from vrt.lab.show import begin
     from vrt.lab.values import record
 
-__all__ = ["begin", "check", "record"]
+__all__ = ["begin", "check", "golden", "receipt", "record", "say"]
 
 _HOMES = {
     "checks": ("check",),
+    "prose": ("say",),
+    "shipped": ("golden", "receipt"),
     "show": ("begin",),
     "values": ("record",),
 }
