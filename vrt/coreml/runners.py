@@ -5,16 +5,15 @@ scorer = open_scorer(["fused-k8.mlpackage"], run=predicted)          # on a Mac
 malsd(scorer, frames, lengths, BeamConfig(beam_size=8))
 """
 
-import platform
 from collections.abc import Callable, Sequence
 from os import PathLike
 
+from vrt.coreml import apple
 from vrt.coreml.contract import Contract
 from vrt.coreml.errors import CoreMLError
 from vrt.coreml.interpret import Interpreter
 from vrt.coreml.package import Package, open_package
 from vrt.coreml.scorer import Beam, CoreMLScorer, FusedScorer, Runner
-from vrt.coreml.toolbox import toolbox
 
 Run = Callable[[Package, str], Runner]
 
@@ -28,19 +27,7 @@ def interpreted(package: Package, function: str = "main") -> Runner:
 
 def predicted(package: Package, function: str = "main") -> Runner:
     """By Core ML on this Mac's CPU. Raises `CoreMLError` elsewhere."""
-    if platform.system() != "Darwin":
-        raise CoreMLError(
-            f"Core ML runs on macOS, this is {platform.system()}; use the interpreter here"
-        )
-    tools = toolbox()
-    model = tools.models.MLModel(
-        str(package.path),
-        compute_units=tools.ComputeUnit.CPU_ONLY,
-        function_name=function if len(package.functions) > 1 else None,
-    )
-    states = any(type.state for type in package.function(function).inputs.values())
-    state = model.make_state() if states else None
-    return lambda feeds: model.predict(feeds, state)
+    return apple.load(package, function)()
 
 
 def open_scorer(
