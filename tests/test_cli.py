@@ -89,7 +89,8 @@ def test_help_tells_the_exit_codes_that_the_code_uses():
     from vrt.cli import failures
 
     told = re.findall(r"^ +(\d+) ", run("--help").stdout.split("Exit codes:")[1], re.M)
-    used = [0, failures.FAILED, 2, failures.INTERRUPTED, failures.OUTPUT_CLOSED]
+    used = [0, failures.FAILED, 2, failures.NOT_HERE]
+    used += [failures.INTERRUPTED, failures.OUTPUT_CLOSED]
     assert [int(code) for code in told] == used
 
 

@@ -26,7 +26,7 @@ ARROWS = {
     "vrt": GROUND | WINGS | {"loading"},
     "oracle": GROUND | WINGS,
     "golden": GROUND | WINGS | {"oracle"},
-    "coreml": GROUND | WINGS,
+    "coreml": GROUND | WINGS | {"bench"},
     "train": GROUND | WINGS,
     "quality": GROUND | WINGS | {"train", "oracle"},
     "bench": GROUND | WINGS | {"oracle"},
