@@ -71,6 +71,7 @@ def _plain(report: Any) -> dict[str, Any]:
                 }
                 for replay in function.replays
             ],
+            "left_out": list(function.left_out),
             "divergence": None if function.divergence is None else str(function.divergence),
             "beam": None if function.beam is None else asdict(function.beam),
             "fp16": None if function.fp16 is None else asdict(function.fp16),

@@ -28,7 +28,8 @@ class Arm:
     the package has a function `beam_K` for each K, and `beam` is not read.
 
     Raises:
-        CoreMLError: a choice that is not there, iOS17 with several beams, or beams given twice.
+        CoreMLError: a choice that is not there, iOS17 with several beams, one beam as a list, or
+            a beam given twice.
     """
 
     beam: int = 8
@@ -53,6 +54,10 @@ class Arm:
             raise CoreMLError(
                 f"several functions in a package ({listed}) need --target iOS18; for iOS17 export"
                 " one package a beam"
+            )
+        if len(self.beams) == 1:
+            raise CoreMLError(
+                f"a package of one function needs no --multifunction: say --beam {self.beams[0]}"
             )
         if len(set(self.beams)) < len(self.beams):
             raise CoreMLError(f"beams {self.beams}: each may be there once")

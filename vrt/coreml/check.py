@@ -16,7 +16,7 @@ from vrt.coreml.contract import WITH_BLANK, Contract
 from vrt.coreml.digest import package_digest
 from vrt.coreml.divergence import Divergence, first_divergence
 from vrt.coreml.errors import CoreMLError
-from vrt.coreml.fp16 import emulate
+from vrt.coreml.fp16 import beyond_float16, emulate
 from vrt.coreml.golden_vectors import FP32_TOLERANCE, Case, GoldenVectors
 from vrt.coreml.lints import lint
 from vrt.coreml.metadata import about_metadata
@@ -71,13 +71,16 @@ def _function(
     source: Source | None,
     seed: int,
 ) -> FunctionReport:
-    recorded, fresh, replays = [], [], []
+    recorded, fresh, replays, left_out = [], [], [], []
     if golden is not None:
         recorded = [case for case in golden.cases if case.function == name]
         limits = Limits.recorded(contract, golden)
         replays.append(replay(package, "golden vectors", recorded, limits))
     if source is not None and contract is not None:
         fresh = _fresh(contract, name, source, seed)
+        if contract.precision == "fp16-body":
+            left_out = [why for case in fresh if (why := beyond_float16(case))]
+            fresh = [case for case in fresh if not beyond_float16(case)]
         replays.append(replay(package, "torch", fresh, Limits.fresh(contract, golden)))
     known = recorded or fresh
     if known and sys.platform == "darwin":
@@ -89,6 +92,7 @@ def _function(
         divergence=_divergence(package, name, replays, contract, source),
         # A package whose answers are wrong would only be wrong again, and later.
         beam=_beam(package, name, contract, source, seed) if all(r.ok for r in replays) else None,
+        left_out=tuple(left_out),
         fp16=emulate(package, name, known[0].steps[0].inputs) if known else None,
     )
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy import ndarray
 
+from vrt.coreml.comparing import magnitude
+from vrt.coreml.golden_vectors import Case
 from vrt.coreml.interpret import Arguments, Interpreter, as_declared
 from vrt.coreml.package import Package
 from vrt.coreml.program import Operation
@@ -79,6 +81,15 @@ class _Seen:
             self.results[op.name] = np.concatenate(floats)
         if op.type == "log":
             self.zeros[op.name] = float(np.mean(np.asarray(arguments["x"]) == 0))
+
+
+def beyond_float16(case: Case) -> str | None:
+    """Which of torch's answers no program can give that computes in float16, if there is one."""
+    for step in case.steps:
+        for name, array in step.outputs.items():
+            if array.dtype.kind == "f" and magnitude(array) > LARGEST:
+                return f"{case.name}, where torch answers {magnitude(array):.3g} in {name}"
+    return None
 
 
 def emulate(package: Package, function: str, inputs: Mapping[str, ndarray]) -> Fp16Report:

@@ -13,7 +13,7 @@ SHOWN = 5  # operations of the float16 table
 
 @dataclass(frozen=True)
 class FunctionReport:
-    """One function of the package."""
+    """One function of the package. `left_out` are inputs whose answers float16 cannot hold."""
 
     name: str
     operations: int
@@ -21,9 +21,11 @@ class FunctionReport:
     divergence: Divergence | None = None
     beam: BeamResult | None = None
     fp16: Fp16Report | None = None
+    left_out: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         found = [line for replay in self.replays for line in replay.lines()]
+        found += [f"left out, beyond float16's 65504: {why}" for why in self.left_out]
         if self.divergence is not None:
             found.append(f"first divergence: {self.divergence}")
         if self.beam is not None:
