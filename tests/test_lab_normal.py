@@ -79,7 +79,7 @@ def test_addresses_and_widget_models_go():
     sizes = {"text/plain": {"width": 3}, "isolated": True}
     found, _ = normal(cell(new_output("display_data", data=data, metadata=sizes)))
     assert found["cells"][0]["outputs"][0]["data"] == {"text/plain": ["<X at 0x…>"]}
-    assert found["cells"][0]["outputs"][0]["metadata"] == {"text/plain": {"width": 3}}
+    assert found["cells"][0]["outputs"][0]["metadata"] == {}
 
 
 def test_the_injected_cell_has_one_name_and_papermills_markers_go():
