@@ -24,7 +24,7 @@ class Settings:
     models, which hear `heard`: digits, and a sentence without one.
     """
 
-    words: tuple[str, ...] = ("digits-rnnt",)
+    words: tuple[str, ...] = ("digits-voxtral", "digits-rnnt")
     heard: tuple[str, ...] = ("audio/five_five.flac", "audio/sense_and_sensibility_0880.flac")
     model: str = "random-tiny"
     recording: str = "audio/sense_and_sensibility_0870.flac"

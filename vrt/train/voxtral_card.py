@@ -16,12 +16,17 @@ def card(receipt: Receipt) -> str:
     by_level = sorted(levels.items(), key=lambda item: float(item[0].split("_")[1]))
     usual = numbers["unheard_15_db"]["delay_6"]
     validated = numbers["validation"]["delay_6"]
+    first, second = plan["stages"]
     return CARD.read_text(encoding="utf-8").format(
-        **{name: value for name, value in plan.items() if name != "config"},
+        **{name: value for name, value in plan.items() if name not in ("config", "stages")},
+        first=first,
+        second=second,
+        first_noise=_db(first["recipe"]["noise_db"]),
+        second_noise=_db(second["recipe"]["noise_db"]),
         weights=numbers["weights"],
         bytes=numbers["weights_bytes"] / 1e6,
         minutes=numbers["training_cpu_s"] / 60,
-        rows="\n".join(_row(name, numbers) for name in numbers["unheard_15_db"]),
+        rows="\n".join(_row(name, numbers) for name in sorted(numbers["unheard_15_db"], key=_ms)),
         words=usual["words"],
         heard_words=numbers["heard_15_db"]["delay_6"]["words"],
         speakers=", ".join(f"{name} {_rate(found)}" for name, found in usual["by_speaker"].items()),
@@ -30,13 +35,17 @@ def card(receipt: Receipt) -> str:
         levels=" | ".join(name.split("_")[1] for name, _ in by_level),
         rules="|".join("---" for _ in by_level),
         at_levels=" | ".join(f"{found['wer_percent']:.1f}" for _, found in by_level),
-        quiet="\n".join(_quiet(name, numbers) for name in numbers["other_speech"]),
+        quiet="\n".join(_quiet(name, numbers) for name in sorted(numbers["other_speech"], key=_ms)),
         speech_s=numbers["other_speech"]["delay_6"]["whole"]["seconds"],
         noise_s=numbers["no_speech"]["delay_6"]["whole"]["seconds"],
         config_digest=digests["config.json"],
         weights_digest=digests["model.safetensors"],
         vocabulary_digest=digests["tekken.json"],
     )
+
+
+def _db(bounds: list[float]) -> str:
+    return f"{bounds[0]:g} to {bounds[1]:g} dB"
 
 
 def _row(name: str, numbers: dict[str, Any]) -> str:
