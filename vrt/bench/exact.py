@@ -67,7 +67,7 @@ def stream_differences(dtype: torch.dtype) -> dict[str, Any]:
     model = random_model(SMALL, seed=0, dtype=dtype)
     clip = bursts(SECONDS)
     offline = _Stages()
-    expected = transcribe(model, clip, observer=offline).tokens
+    expected = [token.id for token in transcribe(model, clip, observer=offline).tokens]
     worst, unequal = dict.fromkeys(offline.joined(), 0.0), 0
     for feed in FEEDS:
         got, tokens = _streamed(model, clip, feed)
@@ -121,5 +121,5 @@ def _streamed(
     session.begin()
     for at in range(0, len(clip), feed):
         session.feed(clip[at : at + feed])
-    tokens = session.finalize().tokens
-    return stages.joined(), list(tokens)
+    tokens = [token.id for token in session.finalize().tokens]
+    return stages.joined(), tokens

@@ -67,7 +67,7 @@ def measured(layers: int, mel: Float[Tensor, "T M"]) -> list[dict[str, Any]]:
     ]
 
 
-def released() -> dict[str, float]:
+def released() -> dict[str, int | float]:
     """What the released encoder would have to encode again for each token, by its sizes."""
     field = receptive_frames(EncoderConfig())
     times = field / FRAMES_PER_TOKEN

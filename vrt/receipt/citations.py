@@ -119,20 +119,20 @@ def _name(citation: Citation) -> str:
     return f"{Path(citation.target).name} ({citation.title})"
 
 
-def _changed(value: Any, change: str) -> float:
+def _changed(value: Any, change: str) -> int | float:
     if change == "1/x":
         return _divided(1.0, value)
     factor = float(change[1:])
     return _number(value) * factor if change.startswith("*") else _divided(value, factor)
 
 
-def _divided(value: Any, by: Any) -> float:
+def _divided(value: Any, by: Any) -> int | float:
     if _number(by) == 0:
         raise ReceiptError(f"{value!r} would be divided by 0")
     return _number(value) / by
 
 
-def _number(value: Any) -> float:
+def _number(value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ReceiptError(f"the key leads to {_kind(value)}, no number to calculate with")
     return value
