@@ -9,8 +9,21 @@ if TYPE_CHECKING:
     from vrt.lab.shipped import golden, receipt
     from vrt.lab.show import begin
     from vrt.lab.values import record
+    from vrt.lab.widgets.beam_view import beam_explorer
+    from vrt.lab.widgets.live_view import live
+    from vrt.lab.widgets.ring_view import ring_explorer
 
-__all__ = ["begin", "check", "golden", "receipt", "record", "say"]
+__all__ = [
+    "beam_explorer",
+    "begin",
+    "check",
+    "golden",
+    "live",
+    "receipt",
+    "record",
+    "ring_explorer",
+    "say",
+]
 
 _HOMES = {
     "checks": ("check",),
@@ -18,6 +31,9 @@ _HOMES = {
     "shipped": ("golden", "receipt"),
     "show": ("begin",),
     "values": ("record",),
+    "widgets.beam_view": ("beam_explorer",),
+    "widgets.live_view": ("live",),
+    "widgets.ring_view": ("ring_explorer",),
 }
 
 

@@ -21,8 +21,9 @@ NO_PARENT = -1
 class Move:
     """What a slot is after an iteration, and how it came to be.
 
-    `score` is the total log-probability after the merge; that of a slot that gave its probability
-    away is the one before it. `fate` looks ahead: PRUNED slots have no child.
+    `score` is the total log-probability after the merge, `score_pruned` the one before it; a slot
+    that gave its probability away has the latter twice. `fate` looks ahead: PRUNED slots have no
+    child.
     """
 
     iteration: int
@@ -31,6 +32,7 @@ class Move:
     kind: str  # START, LABEL, BLANK, FORCED, CARRIED
     label: int | None  # of LABEL moves
     tokens: tuple[int, ...]
+    score_pruned: float
     score: float
     frame: int  # encoder frame to be read next
     fate: str  # LIVES, MERGED, PRUNED
@@ -52,7 +54,7 @@ def beam_steps(
     batch = len(steps[0]["parent"])
     if not 0 <= utterance < batch:
         raise ValueError(f"utterance {utterance}: the search has 0..{batch - 1}")
-    columns = [[Move(0, 0, NO_PARENT, START, None, (), 0.0, 0, LIVES)]]
+    columns = [[Move(0, 0, NO_PARENT, START, None, (), 0.0, 0.0, 0, LIVES)]]
     for number, step in enumerate(steps, start=1):
         row = {name: values[utterance] for name, values in step.items()}
         columns.append(_column(number, row, columns[-1], blank))
@@ -97,6 +99,7 @@ def _column(number: int, row: Mapping[str, Any], before: Sequence[Move], blank: 
                 kind,
                 label if kind == LABEL else None,
                 said,
+                float(pruned),
                 float(pruned if into is not None else row["score"][slot]),
                 row["time_index"][slot],
                 LIVES if into is None else MERGED,

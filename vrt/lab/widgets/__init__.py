@@ -4,35 +4,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vrt.lab.widgets.beam_rows import BeamStory, beam_story
-    from vrt.lab.widgets.beam_text import beam_text
     from vrt.lab.widgets.beam_view import beam_explorer
+    from vrt.lab.widgets.beam_words import beam_text
+    from vrt.lab.widgets.capture import cut
+    from vrt.lab.widgets.live_rows import live_rows
     from vrt.lab.widgets.live_view import live
     from vrt.lab.widgets.recording import Limits
-    from vrt.lab.widgets.ring_rows import ring_rows
+    from vrt.lab.widgets.ring_slots import ring_rows
     from vrt.lab.widgets.ring_view import ring_explorer
     from vrt.lab.widgets.stream import LiveStream, Snapshot
 
 __all__ = [
-    "BeamStory",
     "Limits",
     "LiveStream",
     "Snapshot",
     "beam_explorer",
-    "beam_story",
     "beam_text",
+    "cut",
     "live",
+    "live_rows",
     "ring_explorer",
     "ring_rows",
 ]
 
 _HOMES = {
-    "beam_rows": ("BeamStory", "beam_story"),
-    "beam_text": ("beam_text",),
+    "beam_words": ("beam_text",),
     "beam_view": ("beam_explorer",),
+    "capture": ("cut",),
+    "live_rows": ("live_rows",),
     "live_view": ("live",),
     "recording": ("Limits",),
-    "ring_rows": ("ring_rows",),
+    "ring_slots": ("ring_rows",),
     "ring_view": ("ring_explorer",),
     "stream": ("LiveStream", "Snapshot"),
 }

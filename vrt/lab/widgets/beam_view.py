@@ -7,84 +7,92 @@ from typing import Any
 import anywidget
 import traitlets
 
+from vrt.lab.beam_steps import CARRIED, LABEL, MERGED, Move, beam_steps
+from vrt.lab.lattice_rows import said
 from vrt.lab.widgets import front
-from vrt.lab.widgets.beam_rows import BeamStory, beam_story
-from vrt.lab.widgets.beam_text import beam_text, sentence, spelled, state, took
+from vrt.lab.widgets.beam_words import (
+    Names,
+    Search,
+    beam_size,
+    beam_text,
+    fate,
+    search_of,
+    sentence,
+    took,
+    utterances,
+)
+from vrt.lab.widgets.fallback import bundle
 from vrt.rnnt.trace import Trace
 
 
 class BeamExplorer(anywidget.AnyWidget):
-    """What `beam_explorer` gives; `iteration` may be read and set."""
+    """What `beam_explorer` gives; `iteration` and `utterance` may be read and set, and `text` says
+    in text what is shown."""
 
     _esm = front.module("common", "beam")
     _css = front.style()
-    stories = traitlets.List().tag(sync=True)
+    name = traitlets.Unicode().tag(sync=True)
+    searches = traitlets.List().tag(sync=True)
     utterance = traitlets.Int(0).tag(sync=True)
     iteration = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, stories: Sequence[BeamStory], labels: Sequence[str] | None = None) -> None:
-        self._stories, self._labels = tuple(stories), labels
-        super().__init__(stories=[drawn(story, labels) for story in stories])
+    def __init__(self, search: Search, names: Names | None = None) -> None:
+        self.search, self.names = search, names or {}
+        searches = [drawn(search, number, self.names) for number in range(utterances(search))]
+        title = "a search" if isinstance(search, Trace) else search.name
+        super().__init__(name=title, searches=searches)
 
     @property
     def text(self) -> str:
-        """What is shown now, for a terminal."""
-        return beam_text(self._stories[self.utterance], self.iteration, self._labels)
+        return beam_text(self.search, self.iteration, self.utterance, self.names)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return bundle(super()._repr_mimebundle_(), f"beam explorer: {self.name}", self.text)
 
     @traitlets.validate("iteration")
     def _inside(self, proposal: dict[str, Any]) -> int:
-        last = self._stories[self.utterance].iterations - 1
+        last = len(self.searches[self.utterance]["steps"]) - 1
         return min(max(0, proposal["value"]), last)
 
     @traitlets.validate("utterance")
     def _known(self, proposal: dict[str, Any]) -> int:
-        return min(max(0, proposal["value"]), len(self._stories) - 1)
+        return min(max(0, proposal["value"]), len(self.searches) - 1)
 
 
-def drawn(story: BeamStory, labels: Sequence[str] | None = None) -> dict[str, Any]:
-    """A story with all its texts, as JSON: the front end only draws."""
-    rows = [
-        {
-            "slot": row.slot,
-            "parent": row.parent,
-            "kind": _kind(row.label, row.blank),
-            "took": took(row, labels),
-            "text": spelled(row.tokens, labels),
-            "score_pruned": row.score_pruned,
-            "score": row.score,
-            "frame": row.frame,
-            "symbols": row.symbols,
-            "merged_into": row.merged_into,
-            "state": state(row),
-        }
-        for row in story.rows
-    ]
-    size, count = story.beam_size, story.iterations
+def drawn(search: Search, utterance: int, names: Names) -> dict[str, Any]:
+    """All iterations with all their texts, as JSON: the front end only draws."""
+    columns = beam_steps(search, utterance)
     return {
-        "name": story.name,
-        "note": story.note,
-        "beam_size": size,
-        "steps": [rows[at * size : (at + 1) * size] for at in range(count)],
-        "sentences": [sentence(story, at) for at in range(count)],
-        "best": list(story.best),
+        "slots": beam_size(search),
+        "steps": [[_slot(move, column, names) for move in column] for column in columns],
+        "sentences": [sentence(columns, number) for number in range(len(columns))],
     }
 
 
-def _kind(label: int | None, blank: bool) -> str:
-    return "final" if label is None else "blank" if blank else "label"
+def _slot(move: Move, column: Sequence[Move], names: Names) -> dict[str, Any]:
+    kinds = {LABEL: "label", CARRIED: "final"}
+    return {
+        "slot": move.slot,
+        "parent": move.parent,
+        "kind": kinds.get(move.kind, "blank"),
+        "took": took(move, names),
+        "said": said(move, names),
+        "score_pruned": move.score_pruned,
+        "score": move.score,
+        "frame": move.frame,
+        "merged": move.fate == MERGED,
+        "sums": any(other.merged_into == move.slot for other in column),
+        "fate": fate(move, column),
+        "best": move.best,
+    }
 
 
 def beam_explorer(
-    fixture: str | PathLike[str] | Trace,
-    *,
-    labels: Sequence[str] | None = None,
-    blank: int | None = None,
+    fixture: str | PathLike[str] | Search, names: Names | None = None
 ) -> BeamExplorer:
     """A search to step through: a malsd golden file, the name of a shipped one, or a `Trace`.
 
-    `labels` are the texts of the labels. Without a browser use `beam_story` and `beam_text`, which
-    also say what is raised.
+    `names` are the texts of labels. Without a browser use `beam_text`, `vrt.lab.beam_steps` for
+    rows, and the lattice of `vrt.lab.plot`. Raises as `beam_text`.
     """
-    first = beam_story(fixture, 0, blank)
-    rest = [beam_story(fixture, number, blank) for number in range(1, first.utterances)]
-    return BeamExplorer([first, *rest], labels)
+    return BeamExplorer(search_of(fixture), names)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
+BLOCK_MS = 80  # of a block, as the browser cuts them
 BYTES = 4  # of a float32 sample, little-endian
 SLOWEST, FASTEST = 8_000, 384_000  # Hz, of a microphone
 
@@ -59,6 +60,18 @@ def parse(content: Mapping[str, Any], buffers: Sequence[Any]) -> Chunk:
         raise CaptureError(f"a block is whole float32 samples, got {len(data)} bytes")
     samples = np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
     return Chunk(recording, sequence, start, rate, samples)
+
+
+def cut(samples: Float32[np.ndarray, "n"], rate_hz: int, recording: int = 1) -> list[Chunk]:
+    """A recording as a browser would send it, with the message that ends it."""
+    size = rate_hz * BLOCK_MS // 1000
+    starts = range(0, len(samples), size)
+    blocks = [
+        Chunk(recording, number, at, rate_hz, samples[at : at + size])
+        for number, at in enumerate(starts)
+    ]
+    end = Chunk(recording, len(blocks), len(samples), rate_hz, samples[:0], last=True)
+    return [*blocks, end]
 
 
 def _whole(content: Mapping[str, Any], key: str) -> int:

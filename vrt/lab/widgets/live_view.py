@@ -12,6 +12,7 @@ import traitlets
 from vrt.audio import AudioError, Clip
 from vrt.lab.widgets import front
 from vrt.lab.widgets.capture import CaptureError, parse
+from vrt.lab.widgets.fallback import bundle
 from vrt.lab.widgets.recording import Limits
 from vrt.lab.widgets.sessions import BEAM_SIZE
 from vrt.lab.widgets.stream import LiveStream
@@ -44,6 +45,10 @@ class LiveView(anywidget.AnyWidget):
         """Give up a recording that is under way, and take the view away."""
         self.stream.close()
         super().close()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        title = f"live view of {self.info['title']}"
+        return bundle(super()._repr_mimebundle_(), title, self.stream.snapshot().text)
 
     # A browser's messages come on any thread: each handler copies, queues, and returns.
 

@@ -6,7 +6,8 @@ import anywidget
 import traitlets
 
 from vrt.lab.widgets import front
-from vrt.lab.widgets.ring_rows import RingStep, ring_rows
+from vrt.lab.widgets.fallback import bundle
+from vrt.lab.widgets.ring_slots import RingStep, ring_rows
 
 LARGEST = {"window": 48, "chunk": 16, "capacity": 144}  # of the sliders
 
@@ -31,6 +32,14 @@ class RingExplorer(anywidget.AnyWidget):
         self._feed()
         if self.message:
             raise ValueError(self.message)
+
+    @property
+    def text(self) -> str:
+        """What is shown now, for a terminal."""
+        return str(self.rows[self.step])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return bundle(super()._repr_mimebundle_(), "ring explorer", self.text)
 
     @traitlets.observe("window", "chunk", "capacity")
     def _sizes_changed(self, _: dict[str, Any]) -> None:

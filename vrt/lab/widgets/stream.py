@@ -16,10 +16,10 @@ from os import PathLike
 from typing import Any
 
 from vrt.audio import SAMPLE_RATE, Clip, read
-from vrt.lab.widgets.capture import Chunk
-from vrt.lab.widgets.latency import PIECE, Latency
+from vrt.lab.widgets.capture import BLOCK_MS, Chunk, cut
+from vrt.lab.widgets.latency import Latency
 from vrt.lab.widgets.order import Counts
-from vrt.lab.widgets.recording import OVER, Limits, Recording
+from vrt.lab.widgets.recording import Limits, Recording
 from vrt.lab.widgets.sessions import (
     BEAM_SIZE,
     BeamLine,
@@ -184,15 +184,12 @@ class LiveStream:
 
 
 def _play(recording: Recording, clip: Clip, realtime: bool) -> None:
-    start, count = time.monotonic(), 0
-    for count, at in enumerate(range(0, len(clip.samples), PIECE)):
-        piece = clip.samples[at : at + PIECE]
+    start = time.monotonic()
+    for block in cut(clip.samples, SAMPLE_RATE, recording.number):
         if realtime:
-            time.sleep(max(0.0, start + (at + len(piece)) / SAMPLE_RATE - time.monotonic()))
+            time.sleep(max(0.0, start + block.end / SAMPLE_RATE - time.monotonic()))
         else:
-            recording.wait_for_room(2 * PIECE / SAMPLE_RATE)
-        if recording.progress.phase in (*OVER, "finishing"):
+            recording.wait_for_room(2 * BLOCK_MS / 1000)
+        if recording.progress.phase != "listening":
             return
-        recording.take(Chunk(recording.number, count, at, SAMPLE_RATE, piece))
-    end = len(clip.samples)
-    recording.take(Chunk(recording.number, count + 1, end, SAMPLE_RATE, clip.samples[:0], True))
+        recording.take(block)

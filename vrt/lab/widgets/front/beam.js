@@ -4,8 +4,8 @@ const STEP = 34, LEFT = 44, TOP = 24;
 
 function render({ model, el }) {
   const node = root(el, "beam-explorer", "Beam explorer");
-  let story, playing = null;
-  const name = h("strong"), note = h("span", { class: "vrt-soft" });
+  let search, playing = null;
+  const title = h("strong");
   const choose = h("select", { "aria-label": "Utterance", onchange: () => set("utterance", Number(choose.value)) });
   const slider = h("input", { type: "range", min: 0, step: 1, "aria-label": "Iteration", oninput: () => set("iteration", Number(slider.value)) });
   const place = h("output", { class: "vrt-value" });
@@ -15,7 +15,7 @@ function render({ model, el }) {
   const run = h("button", { type: "button", class: "vrt-icon", "aria-label": "Run through", title: "Run through", onclick: toggle }, "▶");
   const move = (by, label, sign) => h("button", { type: "button", class: "vrt-icon", "aria-label": label, title: label, onclick: () => set("iteration", at() + by) }, sign);
   node.append(
-    h("header", {}, name, note),
+    h("header", {}, title, h("span", { class: "vrt-soft" }, "beam search, iteration by iteration")),
     h("div", { class: "vrt-controls" }, choose, move(-1, "One iteration back", "‹"), run, move(1, "One iteration on", "›"),
       h("div", { class: "vrt-step" }, slider, place)),
     says, legend(), picture, rows,
@@ -24,7 +24,7 @@ function render({ model, el }) {
   );
 
   const at = () => model.get("iteration");
-  const last = () => story.steps.length - 1;
+  const last = () => search.steps.length - 1;
 
   function set(key, value) {
     if (key === "iteration") value = Math.min(Math.max(0, value), last());
@@ -60,92 +60,91 @@ function render({ model, el }) {
 
   function legend() {
     const item = (shape, text) => h("span", {}, s("svg", { width: 18, height: 18, viewBox: "-9 -9 18 18" }, shape), text);
-    const box = h("div", { class: "vrt-legend vrt-picture-legend" });
-    box.append(
+    return h("div", { class: "vrt-legend" },
       item(s("circle", { r: 6, class: "vrt-label" }), "label"), item(s("circle", { r: 5.5, class: "vrt-blank" }), "blank: next frame"),
       item(s("rect", { x: -5, y: -5, width: 10, height: 10, class: "vrt-final" }), "final, carried over"),
-      item(s("circle", { r: 7.5, class: "vrt-merged" }), "keeps the sum of a merge"), item(s("path", { d: "M-5-5L5 5M5-5L-5 5", class: "vrt-dead" }), "merged away or dead"),
+      item(s("circle", { r: 7.5, class: "vrt-merged" }), "keeps the sum of a merge"), item(s("path", { d: "M-5-5L5 5M5-5L-5 5", class: "vrt-dead" }), "merged into that"),
       item(s("path", { d: "M-8 0H8", class: "vrt-edge vrt-best", "stroke-width": 3 }), "the best at the end"));
-    box.classList.add("vrt-picture");
-    box.style.background = "none";
-    return box;
   }
 
   function draw() {
-    story = model.get("stories")[model.get("utterance")];
-    const many = model.get("stories").length;
-    name.textContent = story.name;
-    note.textContent = story.note;
-    choose.replaceChildren(...Array.from({ length: many }, (_, i) => h("option", { value: i, selected: i === model.get("utterance") }, `Utterance ${i}`)));
-    choose.hidden = many < 2;
+    const searches = model.get("searches");
+    search = searches[model.get("utterance")];
+    title.textContent = model.get("name");
+    choose.replaceChildren(...searches.map((_, i) => h("option", { value: i, selected: i === model.get("utterance") }, `Utterance ${i}`)));
+    choose.hidden = searches.length < 2;
     slider.max = last();
     drawPicture();
     show();
   }
 
   function drawPicture() {
-    const size = story.beam_size, row = size > 24 ? 14 : size > 12 ? 20 : 28;
+    const size = search.slots, row = size > 24 ? 14 : size > 12 ? 20 : 28;
     const x = (i) => LEFT + STEP * (i + 0.5), y = (slot) => TOP + row * (slot + 0.5);
-    const width = LEFT + STEP * story.steps.length + 12, height = TOP + row * size + 8;
+    const width = LEFT + STEP * search.steps.length + 12, height = TOP + row * size + 8;
     const reach = Math.min(9, row / 2 - 2);
-    const edges = [], nodes = [], columns = [];
-    story.steps.forEach((slots, i) => {
-      const best = Math.max(...slots.map((slot) => (slot.score_pruned === null ? -Infinity : slot.score_pruned)));
+    const edges = [], best = [], nodes = [], columns = [];
+    search.steps.forEach((slots, i) => {
+      const top = Math.max(...slots.map((slot) => slot.score));
       slots.forEach((slot) => {
-        if (slot.score_pruned === null) return;
-        const share = Math.exp(slot.score_pruned - best), onPath = story.best[i] === slot.slot;
-        if (i > 0) edges.push(s("path", {
-          class: onPath ? "vrt-edge vrt-best" : "vrt-edge", "stroke-width": onPath ? 3 : 0.8 + 1.6 * share,
-          d: `M${x(i - 1)} ${y(slot.parent)}C${x(i - 0.5)} ${y(slot.parent)} ${x(i - 0.5)} ${y(slot.slot)} ${x(i)} ${y(slot.slot)}` }));
+        const share = Math.exp(slot.score - top);
+        if (i > 0) {
+          const [a, b] = [y(slot.parent), y(slot.slot)];
+          const d = `M${x(i - 1)} ${a}C${x(i - 0.5)} ${a} ${x(i - 0.5)} ${b} ${x(i)} ${b}`;
+          if (slot.best) best.push(s("path", { class: "vrt-edge vrt-best", "stroke-width": 3, d }));
+          else edges.push(s("path", { class: "vrt-edge", "stroke-width": 0.8 + 1.6 * share, d }));
+        }
         nodes.push(mark(slot, x(i), y(slot.slot), reach * (0.5 + 0.5 * Math.sqrt(share))));
       });
-      const column = s("g", { class: "vrt-column", onclick: () => (halt(), set("iteration", i)) },
-        s("rect", { x: x(i) - STEP / 2, y: 0, width: STEP, height, fill: "transparent" }), s("title", {}, `Iteration ${i}`));
-      columns.push(column);
+      columns.push(s("g", { class: "vrt-column", onclick: () => (halt(), set("iteration", i)) },
+        s("rect", { x: x(i) - STEP / 2, y: 0, width: STEP, height, fill: "transparent" }), s("title", {}, `Iteration ${i}`)));
     });
-    const svg = s("svg", { width, height },
-      s("rect", { class: "vrt-now", y: 0, width: STEP, height, rx: 4 }),
-      Array.from({ length: size }, (_, k) => (row < 20 && k % 4 ? null : s("text", { class: "vrt-tick", x: LEFT - 12, y: y(k) + 4, "text-anchor": "end" }, `${k}`))),
-      story.steps.map((_, i) => s("text", { class: "vrt-tick", x: x(i), y: 15, "text-anchor": "middle" }, `${i}`)),
-      edges.sort((a, b) => a.classList.contains("vrt-best") - b.classList.contains("vrt-best")), nodes, columns);
-    picture.replaceChildren(svg);
+    const ticks = Array.from({ length: size }, (_, k) => (row < 20 && k % 4 ? null
+      : s("text", { class: "vrt-tick", x: LEFT - 12, y: y(k) + 4, "text-anchor": "end" }, `${k}`)));
+    picture.replaceChildren(s("svg", { width, height },
+      s("rect", { class: "vrt-now", y: 0, width: STEP, height, rx: 4 }), ticks,
+      search.steps.map((_, i) => s("text", { class: "vrt-tick", x: x(i), y: 15, "text-anchor": "middle" }, `${i}`)),
+      edges, best, nodes, columns));
   }
 
   function mark(slot, cx, cy, r) {
-    if (slot.score === null) return s("path", { class: "vrt-dead", d: `M${cx - 4} ${cy - 4}l8 8m0 -8l-8 8` });
+    if (slot.merged) return s("path", { class: "vrt-dead", d: `M${cx - 4} ${cy - 4}l8 8m0 -8l-8 8` });
     const shape = slot.kind === "final"
       ? s("rect", { class: "vrt-final", x: cx - r, y: cy - r, width: 2 * r, height: 2 * r })
       : s("circle", { class: slot.kind === "blank" ? "vrt-blank" : "vrt-label", cx, cy, r });
-    if (slot.merged_into === null) return shape;
-    return s("g", {}, shape, s("circle", { class: "vrt-merged", cx, cy, r: r + 3 }));
+    return slot.sums ? s("g", {}, shape, s("circle", { class: "vrt-merged", cx, cy, r: r + 3 })) : shape;
   }
 
   function show() {
-    const i = at();
+    const i = Math.min(at(), last());
     slider.value = i;
     slider.setAttribute("aria-valuetext", `iteration ${i} of ${last()}`);
     place.textContent = `${i} of ${last()}`;
-    says.textContent = story.sentences[i];
+    says.textContent = search.sentences[i];
     const now = picture.querySelector(".vrt-now");
     now.setAttribute("x", LEFT + STEP * i);
     const middle = LEFT + STEP * (i + 0.5);
     if (middle < picture.scrollLeft + 60 || middle > picture.scrollLeft + picture.clientWidth - 60) picture.scrollLeft = middle - picture.clientWidth / 2;
-    const head = ["slot", "from", "took", "labels so far", "before merge", "score", "frame", ""];
+    const head = ["slot", "from", "took", "labels so far", "before the merge", "score", "frame", ""];
+    const numbers = [4, 5];
+    const held = new Map(search.steps[i].map((slot) => [slot.slot, slot]));
     rows.replaceChildren(h("table", {},
-      h("thead", {}, h("tr", {}, head.map((text, c) => h("th", { class: c === 4 || c === 5 ? "vrt-number" : null }, text)))),
-      h("tbody", {}, story.steps[i].map((slot) => {
-        const empty = slot.score_pruned === null;
-        return h("tr", { class: slot.score === null ? "vrt-gone" : null },
-          h("td", {}, `${slot.slot}`), h("td", {}, empty || i === 0 ? "–" : `${slot.parent}`), h("td", {}, slot.took),
-          h("td", { class: "vrt-said" }, empty ? "–" : slot.text.length > 56 ? `…${slot.text.slice(-55)}` : slot.text),
-          h("td", { class: "vrt-value" }, shown(slot.score_pruned, 4)), h("td", { class: "vrt-value" }, shown(slot.score, 4)),
-          h("td", {}, empty ? "–" : `${slot.frame}`), h("td", {}, slot.state));
-      }))));
+      h("thead", {}, h("tr", {}, head.map((text, c) => h("th", { class: numbers.includes(c) ? "vrt-number" : null }, text)))),
+      h("tbody", {}, Array.from({ length: search.slots }, (_, k) => row(k, held.get(k))))));
+  }
+
+  function row(number, slot) {
+    if (!slot) return h("tr", { class: "vrt-gone" }, h("td", {}, `${number}`), h("td", { colspan: 7 }, "dead"));
+    return h("tr", { class: slot.merged ? "vrt-gone" : slot.best ? "vrt-leads" : null },
+      h("td", {}, `${number}`), h("td", {}, slot.parent < 0 ? "–" : `${slot.parent}`), h("td", {}, slot.took),
+      h("td", { class: "vrt-said", title: slot.said }, slot.said.length > 56 ? `…${slot.said.slice(-55)}` : slot.said),
+      h("td", { class: "vrt-value" }, shown(slot.score_pruned, 4)), h("td", { class: "vrt-value" }, slot.merged ? "–" : shown(slot.score, 4)),
+      h("td", {}, `${slot.frame}`), h("td", {}, slot.fate));
   }
 
   model.on("change:iteration", show);
   model.on("change:utterance", () => (halt(), draw(), set("iteration", at())));
-  model.on("change:stories", draw);
+  model.on("change:searches", draw);
   draw();
   return () => (halt(), model.off("change:iteration", show));
 }

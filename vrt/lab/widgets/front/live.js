@@ -16,6 +16,12 @@ function clock(seconds) {
   return `${String(whole).padStart(2, "0")}:${(seconds - 60 * whole).toFixed(1).padStart(4, "0")}`;
 }
 
+// The end of a text, its last space visible.
+function ending(text) {
+  const short = text.length > 48 ? `…${text.slice(-47)}` : text || "(nothing yet)";
+  return short.endsWith(" ") ? `${short.slice(0, -1)}␣` : short;
+}
+
 function render({ model, el }) {
   const info = model.get("info");
   const node = root(el, "live", `Live view of ${info.title}`);
@@ -45,7 +51,7 @@ function render({ model, el }) {
   const words = h("div", { class: "vrt-text", role: "log", tabindex: 0, "aria-label": "Text heard so far" },
     committed, tentative);
   const charts = h("div", { class: "vrt-charts" });
-  const meters = h("dl", { class: "vrt-meters" });
+  const meters = h("div", { class: "vrt-meters" });
   const memory = h("div", { class: "vrt-memory" });
   const beam = h("div", { class: "vrt-beam" });
   const counts = h("p", { class: "vrt-counts" });
@@ -254,7 +260,7 @@ function render({ model, el }) {
       ["Inside the model", last ? `${last.behind_s.toFixed(2)} s` : "–", "heard and not yet decoded", false],
     ];
     meters.replaceChildren(...rows.map(([name, value, note, alarm]) =>
-      h("div", { class: alarm ? "vrt-alarm" : null }, h("dt", {}, name), h("dd", { class: "vrt-value" }, value), h("dd", { class: "vrt-soft" }, note))));
+      h("div", { class: alarm ? "vrt-alarm" : null }, h("div", { class: "vrt-soft" }, name), h("div", { class: "vrt-value" }, value), h("div", { class: "vrt-soft" }, note))));
   }
 
   function drawMemory() {
@@ -275,9 +281,9 @@ function render({ model, el }) {
     const weights = lines.map((line) => Math.exp(line.score - best));
     const total = weights.reduce((a, b) => a + b, 0);
     beam.replaceChildren(h("table", {},
-      h("thead", {}, h("tr", {}, h("th", {}, "Hypothesis"), h("th", {}, "score"), h("th", {}, "share of the beam"))),
+      h("thead", {}, h("tr", {}, h("th", {}, "Hypothesis"), h("th", { class: "vrt-number" }, "score"), h("th", {}, "share of the beam"))),
       h("tbody", {}, lines.map((line, i) => h("tr", {},
-        h("td", { class: "vrt-hypothesis", title: line.text }, line.text.length > 48 ? `…${line.text.slice(-47)}` : line.text || "(nothing yet)"),
+        h("td", { class: "vrt-hypothesis", title: line.text }, ending(line.text)),
         h("td", { class: "vrt-value" }, shown(line.score, 2)),
         h("td", {}, h("div", { class: "vrt-bar" }, h("div", { style: `width:${((100 * weights[i]) / total).toFixed(1)}%` }))))))));
   }
@@ -298,7 +304,7 @@ function render({ model, el }) {
   // Two pictures over one time axis: how loud it was, and how long the model took for it.
   function drawCharts(width) {
     if (!width) return;
-    const left = 46, right = 10, waveHeight = 58, gap = 26, msHeight = 104, bottom = 22;
+    const left = 46, right = 20, waveHeight = 58, gap = 26, msHeight = 104, bottom = 22;
     const inner = width - left - right;
     const heard = (state.msFrom + state.ms.length) * PIECE_S;
     const from = Math.max(0, heard - WINDOW_S), x = (t) => left + ((t - from) / WINDOW_S) * inner;
