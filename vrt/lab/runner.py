@@ -132,7 +132,7 @@ def _execute(source: Path, target: Path, given: Mapping[str, Any], bar: str | No
             dict(given),
             kernel_name="python3",  # that of this interpreter, whatever the notebook was saved with
             language="python",
-            extra_arguments=["--log-level=ERROR"],
+            extra_arguments=["--log-level=CRITICAL"],
             progress_bar=shown,
         )
     except PapermillExecutionError:

@@ -11,6 +11,8 @@ from vrt.audio import read
 from vrt.golden.malsd_format import MalsdGolden, MalsdProblem, problem_of
 from vrt.paths import data_dir
 from vrt.rnnt.acoustic import AcousticTransducer
+from vrt.rnnt.config import BeamConfig
+from vrt.rnnt.greedy import greedy
 from vrt.rnnt.malsd import malsd
 from vrt.rnnt.model import ModelScorer
 from vrt.rnnt.nbest import NBest
@@ -39,3 +41,14 @@ def clip(name: str) -> Float[Tensor, "n"]:
 def heard(model: AcousticTransducer, samples: Float[Tensor, "n"]) -> Float[Tensor, "1 T J"]:
     """The frames that a search reads: encoded, and projected by the joint once."""
     return ModelScorer(model.transducer).project(model.encode(samples).unsqueeze(0))
+
+
+def decoded(
+    model: AcousticTransducer, frames: Float[Tensor, "1 T J"], beam: int, trace: Trace | None = None
+) -> NBest:
+    """The n-best list of one clip; `beam` 0 is greedy search, a list of one."""
+    scorer, lengths = ModelScorer(model.transducer), torch.tensor([frames.shape[1]])
+    lengths = lengths.to(frames.device)
+    if beam == 0:
+        return NBest(greedy(scorer, frames, lengths))
+    return malsd(scorer, frames, lengths, BeamConfig(beam_size=beam), trace)[0]

@@ -35,3 +35,9 @@ def _known(file: Path) -> str:
     names = sorted(other.stem for other in file.parent.glob("*.json"))
     near = get_close_matches(file.stem, names, n=1, cutoff=0.4)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+def golden_files(kind: str) -> list[Path]:
+    """All golden files of a kind, "malsd" or "voxtral", by name."""
+    folder = data_dir() / "golden"
+    return sorted(file for file in folder.iterdir() if file.name.startswith(f"{kind}-"))
