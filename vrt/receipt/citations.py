@@ -142,10 +142,14 @@ def _formatted(value: Any, form: str) -> str:
     """`value` by `form`; an exponent without the zeros that Python puts before it: 7.2e-7."""
     if isinstance(value, bool | dict | list) or value is None:
         raise ReceiptError(f"the key leads to {_kind(value)}, no number to show")
+    # z: what is rounded to 0 has no sign.
+    spec = re.sub(r"^\+?", r"\g<0>z", form) if isinstance(value, float) else form
     try:
-        text = format(value, form)
+        text = format(value, spec)
     except ValueError as error:
-        raise ReceiptError(f"the format {form!r} does not fit {value!r}: {error}") from error
+        raise ReceiptError(f"the format {form!r} does not fit {value!r}") from error
+    if isinstance(value, str):
+        return text
     return re.sub(r"e([+-])0*(?=\d)", lambda sign: "e" + sign[1].strip("+"), text)
 
 
