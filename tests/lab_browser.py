@@ -27,7 +27,21 @@ SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},
     "docmanager-extension/plugin": {"autosave": False},
 }
-LOOPBACK = ("http://127.0.0.1:", "ws://127.0.0.1:", "blob:", "data:")
+STRANGE = "lab.example"  # a name of this machine that is not localhost: no secure context
+HOSTS = [f"{kind}://{host}:" for kind in ("http", "ws") for host in ("127.0.0.1", STRANGE)]
+LOOPBACK = (*HOSTS, "blob:", "data:")
+# Every microphone that a page opened, so that a test can see whether it was freed.
+TRACKS = """
+window.vrtTracks = [];
+if (navigator.mediaDevices) {
+  const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+  navigator.mediaDevices.getUserMedia = async (wanted) => {
+    const stream = await open(wanted);
+    window.vrtTracks.push(...stream.getTracks());
+    return stream;
+  };
+}
+"""
 
 
 def missing() -> str | None:
@@ -65,6 +79,22 @@ class Lab:
         nbformat.write(book, self.folder / name)
         return name
 
+    def copy(self, notebook: Path) -> str:
+        shutil.copy(notebook, self.folder)
+        return notebook.name
+
+    def shut_kernels(self) -> None:
+        """So that one test's kernel does not weigh on the next."""
+        for session in json.loads(self._ask("GET", "api/sessions")):
+            self._ask("DELETE", f"api/sessions/{session['id']}")
+
+    def _ask(self, method: str, path: str) -> bytes:
+        request = urllib.request.Request(
+            f"{self.url}/{path}", method=method, headers={"Authorization": f"token {self.token}"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.read()
+
 
 def start_lab(folder: Path, repo_root: Path) -> Lab:
     notebooks, shots = folder / "notebooks", folder / "shots"
@@ -93,7 +123,7 @@ def start_lab(folder: Path, repo_root: Path) -> Lab:
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
         *(f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={notebooks}"),
-        "--LabApp.expose_app_in_browser=True",
+        *("--LabApp.expose_app_in_browser=True", "--ServerApp.allow_remote_access=True"),
     ]
     log = (folder / "jupyterlab.log").open("wb")
     process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
@@ -142,8 +172,9 @@ class Sheet:
     strangers: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
-    def open(self, name: str) -> None:
-        self.page.goto(f"{self.lab.url}/lab/tree/{name}?token={self.lab.token}&reset")
+    def open(self, name: str, host: str = "127.0.0.1") -> None:
+        url = self.lab.url.replace("127.0.0.1", host)
+        self.page.goto(f"{url}/lab/tree/{name}?token={self.lab.token}&reset", timeout=START_S * MS)
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status"
             " === 'idle'",
@@ -165,6 +196,11 @@ class Sheet:
         """As `run_all`, without waiting for the end."""
         self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
 
+    def open_microphones(self) -> int:
+        return self.page.evaluate(
+            "() => window.vrtTracks.filter((track) => track.readyState === 'live').length"
+        )
+
     def errors(self) -> str:
         found = self.page.locator('[data-mime-type="application/vnd.jupyter.stderr"]')
         return "\n".join(found.all_inner_texts())
@@ -176,7 +212,9 @@ class Sheet:
 
     def dark(self) -> None:
         self.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
-        self.page.wait_for_selector('[data-jp-theme-light="false"]', state="attached", timeout=START_S * MS)
+        self.page.wait_for_selector(
+            '[data-jp-theme-light="false"]', state="attached", timeout=START_S * MS
+        )
 
     def check_clean(self) -> None:
         assert self.strangers == [] and self.complaints == []
@@ -186,6 +224,7 @@ def new_sheet(lab: Lab, browser: Any, microphone: bool) -> Sheet:
     permissions = ["microphone"] if microphone else []
     context = browser.new_context(permissions=permissions, viewport={"width": 1280, "height": 1100})
     context.set_default_timeout(60 * MS)
+    context.add_init_script(TRACKS)
     page = context.new_page()
     sheet = Sheet(lab, page)
 
@@ -212,6 +251,7 @@ def browser_with(wav: Path) -> Iterator[Any]:
     arguments = [
         *("--no-sandbox", "--disable-gpu", "--use-fake-device-for-media-stream"),
         f"--use-file-for-fake-audio-capture={wav}%noloop",
+        f"--host-resolver-rules=MAP {STRANGE} 127.0.0.1",
     ]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

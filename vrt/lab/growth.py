@@ -16,6 +16,7 @@ from vrt.lab.theme import INK, OKABE_ITO
 PLOT_WIDTH, WAVE_HEIGHT, ROW_HEIGHT = 640, 60, 24
 PEAK_S = 0.02  # of the waveform
 MOST_SCREENS = 24
+REST = 0.15  # of the recording, behind its end: room for what is certain then
 LONGEST = 60  # characters of a text that are shown, its end
 CERTAIN, OPEN = "committed: never changes", "tentative: the best so far"
 
@@ -31,7 +32,9 @@ def text_growth(
     screens = screen_rows(rows)[-MOST_SCREENS:]
     if not screens:
         raise ValueError(f"no text showed in {len(rows)} rows; nothing was said, or nothing heard")
-    end = len(samples) / SAMPLE_RATE
+    seconds = len(samples) / SAMPLE_RATE
+    end = seconds * (1 + REST)
+    screens[-1]["to"] = end
     time = alt.X("from:Q", title="audio heard (s)").scale(domain=[0, end], nice=False)
     order = alt.Y("number:O", axis=None)
     base = alt.Chart(alt.Data(values=screens))
@@ -57,6 +60,7 @@ def screen_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             screens[-1]["to"] = row["heard_s"]
         if said and not (screens and (screens[-1]["whole"], screens[-1]["kind"]) == (said, kind)):
             short = said if len(said) <= LONGEST else f"… {said[-LONGEST:]}"
+            short = f"{short[:-1]}␣" if short.endswith(" ") else short
             at = {"from": row["heard_s"], "to": row["heard_s"]}
             screens.append(
                 {"number": len(screens), "whole": said, "said": short, "kind": kind} | at

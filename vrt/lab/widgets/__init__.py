@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from vrt.lab.widgets.beam_view import beam_explorer
     from vrt.lab.widgets.beam_words import beam_text
     from vrt.lab.widgets.capture import cut
-    from vrt.lab.widgets.live_rows import live_rows
+    from vrt.lab.widgets.headless import live_rows, offline_text
     from vrt.lab.widgets.live_view import live
     from vrt.lab.widgets.recording import Limits
     from vrt.lab.widgets.ring_slots import ring_rows
@@ -23,6 +23,7 @@ __all__ = [
     "cut",
     "live",
     "live_rows",
+    "offline_text",
     "ring_explorer",
     "ring_rows",
 ]
@@ -31,7 +32,7 @@ _HOMES = {
     "beam_words": ("beam_text",),
     "beam_view": ("beam_explorer",),
     "capture": ("cut",),
-    "live_rows": ("live_rows",),
+    "headless": ("live_rows", "offline_text"),
     "live_view": ("live",),
     "recording": ("Limits",),
     "ring_slots": ("ring_rows",),

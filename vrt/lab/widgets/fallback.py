@@ -15,7 +15,7 @@ def bundle(widget: Any, title: str, text: str) -> Any:
     `widget` is the bundle, with metadata or without, or None where there is no front end.
     """
     hint = f"{title}: open this notebook in JupyterLab to use it"
-    body = f"<pre>{html.escape(text)}</pre>" if text else ""
+    body = f"<pre style='font-family:monospace'>{html.escape(text)}</pre>" if text else ""
     still = {
         PLAIN: f"{hint}\n\n{text}" if text else hint,
         HTML: f"<p><i>{html.escape(hint)}</i></p>{body}",

@@ -150,16 +150,17 @@ def live(
     setting: int | None = None,
     beam_size: int = BEAM_SIZE,
     limits: Limits | None = None,
+    title: str | None = None,
 ) -> LiveView:
     """A view to speak into: text as it grows, audio, memory, the beam, and every 80 ms piece's
     computing time against the 80 ms that it lasts.
 
     `model` is one of `vrt.load`, or its name or folder. `source`: a file that can be played
-    instead of speaking. `setting`: the slider's first value (see `LiveStream`). Without a browser
+    instead of speaking. `setting`: the slider's first value (see `LiveStream`). `title`: what is
+    written above it; None: the model's name. Without a browser
     use `LiveStream`. Raises as `LiveStream` and `vrt.load` do.
     """
-    title = type(model).__name__
     if isinstance(model, str | PathLike):
-        title, model = Path(model).name, load(model)
+        title, model = title or Path(model).name, load(model)
     stream = LiveStream(model, setting, beam_size=beam_size, limits=limits)
-    return LiveView(stream, title, source)
+    return LiveView(stream, title or type(model).__name__, source)

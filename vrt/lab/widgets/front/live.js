@@ -340,9 +340,9 @@ function render({ model, el }) {
         s("line", { class: "vrt-grid", x1: x(t), x2: x(t), y1: top, y2: top + msHeight }),
         s("text", { class: "vrt-tick", x: x(t), y: height - 6, "text-anchor": "middle" }, `${t} s`)]),
       s("line", { class: "vrt-limit", x1: left, x2: width - right, y1: y(LINE_MS), y2: y(LINE_MS) }),
-      s("text", { class: "vrt-limit-text", x: width - right - 4, y: y(LINE_MS) - 5, "text-anchor": "end" }, "80 ms: real time"),
       s("path", { class: "vrt-dots", d: dots }),
-      s("path", { class: "vrt-over", d: over }));
+      s("path", { class: "vrt-over", d: over }),
+      s("text", { class: "vrt-limit-text", x: width - right - 4, y: y(LINE_MS) + 15, "text-anchor": "end" }, "80 ms: real time"));
     charts.replaceChildren(picture);
   }
 

@@ -11,6 +11,10 @@ from jaxtyping import Float32
 from vrt.audio import SAMPLE_RATE
 from vrt.lab.widgets.latency import PIECE
 from vrt.lab.widgets.sessions import BEAM_SIZE, Heard, open_session, setting_of
+from vrt.rnnt.acoustic import transcribe_beam
+from vrt.rnnt.config import BeamConfig
+from vrt.voxtral.model import VoxtralRealtime
+from vrt.voxtral.offline import transcribe
 
 
 def live_rows(
@@ -32,6 +36,26 @@ def live_rows(
         piece = samples[at : at + PIECE]
         rows.append(_row((at + len(piece)) / SAMPLE_RATE, session.feed(piece)))
     return [*rows, _row(len(samples) / SAMPLE_RATE, session.finalize())]
+
+
+def offline_text(
+    model: Any,
+    samples: Float32[np.ndarray, "n"],
+    setting: int | None = None,
+    beam_size: int = BEAM_SIZE,
+) -> str:
+    """What the whole recording at once is written as, by no session: what a live text must equal.
+
+    A transducer's doubts are settled by the beam alone there, as at `setting` 0. Raises as
+    `live_rows`.
+    """
+    slider = setting_of(model)
+    value = slider.check(slider.default if setting is None else setting)
+    if isinstance(model, VoxtralRealtime):
+        found = transcribe(model, samples, value)
+        return found.text if model.tokenizer else " ".join(map(str, found.ids))
+    nbest = transcribe_beam(model, samples, BeamConfig(beam_size))
+    return model.text(nbest[0].tokens) if nbest else ""
 
 
 def _row(heard_s: float, heard: Heard) -> dict[str, Any]:
