@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 
 from vrt import CheckpointError, Tokenizer, load, transcribe
-from vrt.train.corpus import TRAIN_SPEAKERS, WORDS, Corpus, Digit, Sentence
+from vrt.train.corpus import (
+    MISC_SENTENCES,
+    TRAIN_SENTENCES,
+    TRAIN_SPEAKERS,
+    WORDS,
+    Corpus,
+    Digit,
+    Sentence,
+)
 from vrt.train.fillers import KINDS, Fillers, shuffled
 from vrt.train.voices import between
 from vrt.train.voxtral_batches import NO_DIGIT, batch_of, frame_classes, padded_mel
@@ -26,7 +34,7 @@ from vrt.train.voxtral_digits import (
     token_loss,
     train,
 )
-from vrt.train.voxtral_run import write
+from vrt.train.voxtral_run import trained, write
 from vrt.train.voxtral_spelling import (
     PIECES,
     SPELLING,
@@ -373,6 +381,30 @@ def test_the_second_stage_begins_where_the_first_was_stored(digits, sentences):
     still = Stage(1, Recipe(), peak=0.0, warm_up=1)
     second = train(digits, sentences, replace(PLAN, stages=(STAGES[0], still)), quiet)
     assert all(map(torch.equal, first.parameters(), second.parameters()))
+
+
+def test_an_interrupted_training_goes_on_behind_its_last_whole_stage(digits, sentences, tmp_path):
+    names = (*TRAIN_SENTENCES, *MISC_SENTENCES)
+    corpus = Corpus(tuple(digits), {name: sentences[0] for name in names})
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    trained(corpus, PLAN, whole, quiet)
+    looks = []
+
+    def stop(line):
+        looks.extend(["look"] if "so far" in line else [])
+        if len(looks) > STAGES[0].steps:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(corpus, PLAN, stopped, stop)
+    with pytest.raises(ValueError, match="stage-1 is of another plan or was changed; remove it"):
+        trained(corpus, replace(PLAN, seed=5), stopped, quiet)
+    told = []
+    assert trained(corpus, PLAN, stopped, told.append)["training_cpu_s"] > 0
+    assert any("stage 1 is in" in line for line in told)
+    one, other = ((folder / "model.safetensors").read_bytes() for folder in (whole, stopped))
+    assert one == other
+    assert not [*whole.glob("stage-*"), *stopped.glob("stage-*")]
 
 
 def test_it_learns_what_it_is_shown(maker):

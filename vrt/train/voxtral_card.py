@@ -16,11 +16,12 @@ def card(receipt: Receipt) -> str:
     by_level = sorted(levels.items(), key=lambda item: float(item[0].split("_")[1]))
     usual = numbers["unheard_15_db"]["delay_6"]
     validated = numbers["validation"]["delay_6"]
-    first, second = plan["stages"]
+    first, second, third = plan["stages"]
     return CARD.read_text(encoding="utf-8").format(
         **{name: value for name, value in plan.items() if name not in ("config", "stages")},
         first=first,
         second=second,
+        third=third,
         first_noise=_db(first["recipe"]["noise_db"]),
         second_noise=_db(second["recipe"]["noise_db"]),
         weights=numbers["weights"],
@@ -31,6 +32,12 @@ def card(receipt: Receipt) -> str:
         heard_words=numbers["heard_15_db"]["delay_6"]["words"],
         speakers=", ".join(f"{name} {_rate(found)}" for name, found in usual["by_speaker"].items()),
         eos=usual["eos"],
+        many=numbers["unheard_15_db_many"],
+        many_rate=_rate(numbers["unheard_15_db_many"]),
+        many_speakers=", ".join(
+            f"{name} {_rate(found)}"
+            for name, found in numbers["unheard_15_db_many"]["by_speaker"].items()
+        ),
         validation=_rate(validated["strings_15_db"]),
         levels=" | ".join(name.split("_")[1] for name, _ in by_level),
         rules="|".join("---" for _ in by_level),

@@ -56,6 +56,10 @@ STAGES = (
         *(1000, Recipe(digits=0.74, noise_db=(2.0, 28.0), flat=4, between=0.5)),
         *(1e-3, 40, 0.0, 0.3),
     ),
+    Stage(
+        *(1200, Recipe(digits=0.74, noise_db=(2.0, 28.0), flat=4, between=0.7)),
+        *(1e-3, 40, 0.0, 0.0),
+    ),
 )
 
 
@@ -90,18 +94,14 @@ def train(
     Each stage begins with the averaged weights of the one before it, rounded to float16 as they
     are stored. `look` is shown the averaged model some times on the way, and may not change it.
     """
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.manual_seed(plan.seed)
-    model = initial(plan.config)
+    model = None
     for number in range(len(plan.stages)):
-        model = _stage(model, digits, sentences, plan, number, tell, look)
+        model = train_stage(model, digits, sentences, plan, number, tell, look)
     return model
 
 
-def _stage(
-    model: VoxtralRealtime,
+def train_stage(
+    model: VoxtralRealtime | None,
     digits: list[Digit],
     sentences: list[Sentence],
     plan: Plan,
@@ -109,9 +109,13 @@ def _stage(
     tell: Callable[[str], None],
     look: Look | None,
 ) -> VoxtralRealtime:
+    """Stage `number` of the plan, from what the stage before gave; the first begins with None."""
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.manual_seed(plan.seed + number)
     stage = plan.stages[number]
-    if number:
-        torch.manual_seed(plan.seed + number)
+    model = initial(plan.config) if model is None else model
     helper = nn.Linear(plan.config.encoder.width, NO_DIGIT + 1)
     average = deepcopy(model).requires_grad_(False)
     drops = dropped(model.requires_grad_(True), plan.dropout)

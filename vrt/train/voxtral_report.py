@@ -8,7 +8,7 @@ import numpy as np
 
 from vrt.audio import SAMPLE_RATE
 from vrt.train import augment
-from vrt.train.corpus import Corpus, Sentence
+from vrt.train.corpus import UNHEARD_SPEAKERS, Corpus, Sentence
 from vrt.train.evaluation import Errors, Reader, false_words, read_strings, word_errors
 from vrt.train.strings import Example, test_strings
 from vrt.train.voxtral_spelling import spoken_words
@@ -18,6 +18,7 @@ from vrt.voxtral.offline import transcribe
 from vrt.voxtral.transcript import Transcript
 
 STRINGS = 200
+MANY = 1000  # at the usual delay alone: 200 strings draw a luck of 2 points either way
 SEED = 20_241  # of the test strings and their noise
 DELAYS = (1, 2, 4, 6, 10, 14, 20, 30)  # tokens
 SOME = (1, 6, 30)
@@ -75,6 +76,11 @@ def report(model: VoxtralRealtime, corpus: Corpus, tell: Callable[[str], None]) 
     numbers: dict[str, Any] = {"validation": validation(model, corpus, (USUAL,))}
     strings = test_strings(corpus.unheard(), STRINGS, SEED, 15.0)
     numbers["unheard_15_db"] = by_delay(model, strings, DELAYS, tell)
+    many = Read.of(model, test_strings(corpus.unheard(), MANY, SEED + 1, 15.0), USUAL)
+    numbers["unheard_15_db_many"] = many.errors().describe() | {
+        "by_speaker": {name: many.errors(name).describe() for name in UNHEARD_SPEAKERS}
+    }
+    tell(f"{MANY} other strings: WER {many.errors().rate:.2f}%")
     heard = test_strings(corpus.heard(), STRINGS // 2, SEED, 15.0)
     numbers["heard_15_db"] = by_delay(model, heard, DELAYS, tell)
     numbers["unheard_levels"] = _levels(model, strings[: STRINGS // 2])

@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from vrt.receipt import Receipt, digest
 from vrt.train.corpus import Corpus, find_speech, load_corpus
 from vrt.train.voxtral_card import card
-from vrt.train.voxtral_digits import Plan, train
+from vrt.train.voxtral_digits import Plan, train_stage
 from vrt.train.voxtral_report import report
 from vrt.train.voxtral_spelling import write_vocabulary
 from vrt.voxtral.model import VoxtralRealtime
@@ -23,6 +23,7 @@ from vrt.voxtral.weights.saving import save
 
 WEIGHTS, VOCABULARY, CONFIG = "model.safetensors", "tekken.json", "config.json"
 SNAPSHOT = "snapshot"  # of the averaged weights, on the way
+STAGE = "stage.json"  # beside the weights of a finished stage: the plan so far and what it cost
 
 
 def run(
@@ -48,8 +49,11 @@ def run(
 def trained(
     corpus: Corpus, plan: Plan, output: Path, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Train and write the model; what that cost."""
-    started = time.process_time()
+    """Train and write the model; what that cost.
+
+    Each finished stage stays in `output` until all are done: after an interruption the same command
+    goes on behind it, to the same bytes.
+    """
     snapshot = output / SNAPSHOT
 
     def look(step: int, average: VoxtralRealtime) -> None:
@@ -57,14 +61,56 @@ def trained(
         tell(f"step {step}: so far in {snapshot}")
 
     sentences = [*corpus.train_sentences(), *corpus.misc_sentences()]
-    model = train(corpus.train(), sentences, plan, tell, look)
+    model, spent = None, 0.0
+    for number in range(len(plan.stages)):
+        folder = output / f"stage-{number + 1}"
+        cost = _finished(folder, plan, number)
+        if cost is None:
+            started = time.process_time()
+            model = train_stage(model, corpus.train(), sentences, plan, number, tell, look)
+            cost = time.process_time() - started
+            write(model, folder)
+            _note(folder, plan, number, cost)
+        else:
+            tell(f"stage {number + 1} is in {folder} already")
+            model = load(folder, dtype=torch.float32)
+            model.tokenizer = None
+        spent += cost
     write(model, output)
-    shutil.rmtree(snapshot, ignore_errors=True)
+    for folder in (snapshot, *output.glob("stage-*")):
+        shutil.rmtree(folder, ignore_errors=True)
     return {
-        "training_cpu_s": time.process_time() - started,
+        "training_cpu_s": spent,
         "weights": sum(weight.numel() for weight in model.parameters()),
         "weights_bytes": (output / WEIGHTS).stat().st_size,
     }
+
+
+def _note(folder: Path, plan: Plan, number: int, cost: float) -> None:
+    """Written last: a stage without it is not finished."""
+    content = _stages(plan, number) | {"cpu_s": cost, "weights": digest(folder / WEIGHTS)}
+    (folder / STAGE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _finished(folder: Path, plan: Plan, number: int) -> float | None:
+    """CPU seconds of the stage that is kept there, or None.
+
+    Raises:
+        ValueError: what is there is of another plan, or its weights were changed.
+    """
+    if not (folder / STAGE).is_file():
+        return None
+    content = json.loads((folder / STAGE).read_text(encoding="utf-8"))
+    cost, weights = content.pop("cpu_s"), content.pop("weights")
+    if content != _stages(plan, number) or weights != digest(folder / WEIGHTS):
+        raise ValueError(f"{folder} is of another plan or was changed; remove it to train anew")
+    return cost
+
+
+def _stages(plan: Plan, number: int) -> dict[str, Any]:
+    """The plan up to a stage, as JSON gives it back."""
+    so_far = replace(plan, stages=plan.stages[: number + 1])
+    return {"plan": json.loads(json.dumps(asdict(so_far)))}
 
 
 def finish(
