@@ -66,7 +66,10 @@ SMALL = replace(
         width=16, layers=1, heads=2, kv_heads=1, head_dim=8, ff=24, window=40, vocab=VOCAB
     ),
 )
-STAGES = (Stage(3, Recipe(), warm_up=1), Stage(2, Recipe(between=0.5, flat=1), warm_up=1))
+STAGES = (
+    Stage(3, Recipe(), warm_up=1),
+    Stage(2, Recipe(between=0.5, flat=1), warm_up=1, helped=0.0),
+)
 PLAN = Plan(stages=STAGES, streams=2, slots=40, config=SMALL)
 
 

@@ -128,7 +128,8 @@ def train_stage(
         easy = step < stage.easy * stage.steps
         streams = [maker.make(rng, digits_only=easy) for _ in range(plan.streams)]
         batch = batch_of(streams, model.log_mel, plan.config, rng)
-        help_weight = 0.5 * max(0.0, 1 - step / (stage.helped * stage.steps))
+        helped = stage.helped * stage.steps
+        help_weight = 0.5 * (1 - step / helped) if step < helped else 0.0
         loss = losses(model, helper, batch, plan, help_weight)
         optimizer.zero_grad()
         loss.backward()
