@@ -42,7 +42,8 @@ class Recipe:
     digit_db: float = 3.0  # standard deviation
     between: float = 0.5  # of the digits moved toward another speaker's
     level_db: tuple[float, float] = (-62.0, -12.0)  # of the whole, root mean square
-    snr_db: tuple[float, float] = (5.0, 35.0)
+    snr_db: tuple[float, float] = (3.0, 30.0)
+    flat: float = 0.5  # of the noises are white; the others fall with frequency
     clean: float = 0.1  # share without noise
     babble: float = 0.15  # share with a sentence below it, 12 to 30 dB
     reverberant: float = 0.3
@@ -133,9 +134,8 @@ class Drawer:
             below = np.resize(below, len(samples))
             samples = augment.mix(samples, below, rng.uniform(12, 30))
         if rng.uniform() >= recipe.clean:
-            samples = augment.mix(
-                samples, augment.noise(len(samples), rng), rng.uniform(*recipe.snr_db)
-            )
+            drawn = augment.white if rng.uniform() < recipe.flat else augment.noise
+            samples = augment.mix(samples, drawn(len(samples), rng), rng.uniform(*recipe.snr_db))
         samples = augment.at_level(samples, rng.uniform(*recipe.level_db))
         return replace(example, samples=samples)
 
