@@ -16,7 +16,7 @@ WINDOW = 400  # samples: 25 ms
 N_FFT = 512
 MEL_BINS = 40
 BAND = (60.0, 3900.0)  # Hz: what a telephone passes, so that 8 kHz recordings fill it
-FLOOR = 1e-8  # of full-scale power: 80 dB below
+FLOOR = 1e-10  # of full-scale power: 100 dB below, where 16 bits end
 CENTRE, SPREAD = 9.0, 4.0  # (ln + CENTRE) / SPREAD puts speech of common levels near -2..2
 
 

@@ -30,7 +30,7 @@ LABELS = tuple(sorted({*" ".join(WORDS)}))  # 15 letters and the space
 class Plan:
     """Everything that decides the weights; the same plan on one machine gives the same bytes."""
 
-    steps: int = 2500
+    steps: int = 4000
     seed: int = 1
     width: int = 160
     layers: int = 3

@@ -17,7 +17,7 @@ from vrt.train.strings import Example, test_strings
 STRINGS = 200
 SEED = 20_240  # of the test strings and their noise
 BEAM = BeamConfig(beam_size=8)
-PEAKS_DB = (-40.0, -20.0, -6.0, 0.0)  # of a string, dB of full scale
+PEAKS_DB = (-50.0, -40.0, -30.0, -20.0, -6.0, 0.0)  # of a string, dB of full scale
 QUIET_S = 10.0
 
 

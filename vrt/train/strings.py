@@ -14,6 +14,7 @@ from vrt.audio import SAMPLE_RATE
 from vrt.train import augment
 from vrt.train.corpus import WORDS, Digit, Samples, Sentence
 from vrt.train.fillers import Fillers
+from vrt.train.voices import between
 
 LONGEST = 6  # digits
 NOTHING = len(WORDS)  # the value of a span of other speech
@@ -39,8 +40,10 @@ class Recipe:
     long_gap: float = 0.1  # share of gaps that reach up to 0.7 s
     edge_s: tuple[float, float] = (0.0, 0.4)  # silence before the first and after the last digit
     digit_db: float = 3.0  # standard deviation
-    level_db: tuple[float, float] = (-45.0, -12.0)  # of the whole, root mean square
-    snr_db: tuple[float, float] = (5.0, 35.0)
+    between: float = 0.5  # of the digits moved toward another speaker's
+    level_db: tuple[float, float] = (-62.0, -12.0)  # of the whole, root mean square
+    snr_db: tuple[float, float] = (3.0, 30.0)
+    flat: float = 0.5  # of the noises are white; the others fall with frequency
     clean: float = 0.1  # share without noise
     babble: float = 0.15  # share with a sentence below it, 12 to 30 dB
     reverberant: float = 0.3
@@ -131,9 +134,8 @@ class Drawer:
             below = np.resize(below, len(samples))
             samples = augment.mix(samples, below, rng.uniform(12, 30))
         if rng.uniform() >= recipe.clean:
-            samples = augment.mix(
-                samples, augment.noise(len(samples), rng), rng.uniform(*recipe.snr_db)
-            )
+            drawn = augment.white if rng.uniform() < recipe.flat else augment.noise
+            samples = augment.mix(samples, drawn(len(samples), rng), rng.uniform(*recipe.snr_db))
         samples = augment.at_level(samples, rng.uniform(*recipe.level_db))
         return replace(example, samples=samples)
 
@@ -147,7 +149,7 @@ class Drawer:
         for digit in digits:
             factor = pace * rng.uniform(1 - recipe.speed_jitter, 1 + recipe.speed_jitter)
             level = rng.normal(0, recipe.digit_db)
-            clips.append(augment.gain(augment.speed(digit.samples, factor), level))
+            clips.append(augment.gain(augment.speed(self._said(digit, rng), factor), level))
         gaps = rng.uniform(*recipe.gap_s, count + 1)
         gaps = np.where(rng.uniform(size=count + 1) < recipe.long_gap, 0.7 * rng.uniform(), gaps)
         gaps[[0, -1]] = rng.uniform(*recipe.edge_s, 2)
@@ -165,6 +167,15 @@ class Drawer:
             digits[0].speaker,
             spans(clips, edges, values),
         )
+
+    def _said(self, digit: Digit, rng: np.random.Generator) -> Samples:
+        """The digit, or the digit in a voice between two."""
+        if rng.uniform() >= self.recipe.between:
+            return digit.samples
+        speakers = sorted(self.digits)
+        others = self.digits[speakers[rng.integers(len(speakers))]]
+        same = [other for other in others if other.value == digit.value]
+        return between(digit.samples, same[rng.integers(len(same))].samples, rng.uniform(0.2, 0.8))
 
     def _nothing(self, rng: np.random.Generator) -> Samples:
         """Other speech for the most part; one in five is noise or zeros."""
