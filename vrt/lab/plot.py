@@ -8,11 +8,17 @@ from typing import Any
 
 import altair as alt
 
+from vrt.lab.delays import word_delays
 from vrt.lab.diagram import stage_diagram
+from vrt.lab.drift import drift
+from vrt.lab.latency import latency_by_stage
 from vrt.lab.lattice import beam_lattice
 from vrt.lab.nbest_table import nbest_table
 from vrt.lab.parity import parity_by_stage
+from vrt.lab.reach import reach_map
 from vrt.lab.ring import ring_map
+from vrt.lab.ring_sizes import first_wrong_frames
+from vrt.lab.spectrogram import spectrogram
 from vrt.lab.theme import OKABE_ITO, SOFT
 from vrt.lab.timeline import delay_timeline
 from vrt.lab.wer import word_errors
@@ -21,11 +27,17 @@ from vrt.lab.work import work_counts
 __all__ = [
     "beam_lattice",
     "delay_timeline",
+    "drift",
+    "first_wrong_frames",
+    "latency_by_stage",
     "nbest_table",
     "parity_by_stage",
+    "reach_map",
     "ring_map",
+    "spectrogram",
     "stage_diagram",
     "stage_latency",
+    "word_delays",
     "word_errors",
     "work_counts",
 ]

@@ -145,6 +145,7 @@ def _remarks(timeline: Mapping[str, Any], tokens: Sequence[Mapping[str, Any]]) -
     at_end = sum(t["emitted"] >= clip for t in tokens)
     slope = 360 - degrees(atan(STAIRS_HEIGHT / PLOT_WIDTH))
     middle, delay, letter = clip * 0.5, timeline["delay_s"], clip / 30
+    below = 0.54 * clip - delay - timeline["look_ahead_s"] - timeline["token_s"]  # the stairs
     blue = OKABE_ITO["blue"]
     return [
         _text(
@@ -158,7 +159,7 @@ def _remarks(timeline: Mapping[str, Any], tokens: Sequence[Mapping[str, Any]]) -
         _text(first + 2 * letter, 0.9 * letter, f"the first token, at {first:.2f} s", align="left"),
         _text(
             clip - 0.4 * letter,
-            clip * 0.42,
+            min(clip * 0.42, max(below, 0.0)),
             ["at the end of the audio", f"the last {at_end} at once"],
             align="right",
         ),
