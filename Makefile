@@ -19,8 +19,9 @@ ARGS ?=
 EXTRAS_demo := plot,fast
 EXTRAS_test := batch,hf,fast,nemo,coreml,test
 EXTRAS_lab := notebook,fast
+EXTRAS_notebooks := batch,fast,coreml
 
-.PHONY: demo test test-slow lab lint clean
+.PHONY: demo test test-slow lab notebooks lint clean
 
 demo: $(VENV)/.demo
 	$(BIN)/vrt demo $(ARGS)
@@ -34,6 +35,10 @@ test-slow: $(VENV)/.test
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab $(ARGS)
+
+# Every notebook anew, at default parameters: a diff afterwards is a change in a result.
+notebooks: $(VENV)/.notebooks
+	$(BIN)/vrt run --all $(ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -57,6 +62,6 @@ $(VENV)/.base: constraints.txt | $(VENV)/bin/python
 	$(PIP) torch hatchling
 	@touch $@
 
-$(VENV)/.demo $(VENV)/.test $(VENV)/.lab: $(VENV)/.%: $(VENV)/.base pyproject.toml
+$(VENV)/.demo $(VENV)/.test $(VENV)/.lab $(VENV)/.notebooks: $(VENV)/.%: $(VENV)/.base pyproject.toml
 	$(PIP) --no-build-isolation -e '.[$(EXTRAS_$*)]'
 	@touch $@

@@ -73,7 +73,11 @@ def add(*new):
 
 CHART = new_output("display_data", data={"text/plain": "alt.Chart(...)"})
 PICTURE = new_output(
-    "display_data", data={"image/png": "iVBORw0KGgo=", "text/plain": "alt.Chart()"}
+    "display_data",
+    data={
+        "image/png": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg==",
+        "text/plain": "alt.Chart()",
+    },
 )
 
 
