@@ -158,19 +158,19 @@ def test_live_notebook_hears_the_microphone_and_a_file(sheet, lab, repo_root):
 def steps_by_keyboard(sheet: Sheet) -> None:
     beam, ring = (sheet.page.locator(f".vrt-{name}") for name in ("beam-explorer", "ring"))
     place = beam.locator(".vrt-step output")
-    beam.get_by_label("Iteration").focus()
+    beam.get_by_label("Iteration", exact=True).focus()
     for key, shown in (("Home", "0 of 14"), ("ArrowRight", "1 of 14"), ("ArrowRight", "2 of 14")):
         sheet.page.keyboard.press(key)
         place.get_by_text(shown, exact=True).wait_for()
     assert "Slot 2 spells the same as slot 1" in beam.locator(".vrt-says").inner_text()
     assert beam.locator("tbody tr").nth(2).locator("td").last.inner_text() == "merged into 1"
     sheet.shot("beam", beam)
-    ring.get_by_label("Chunk number").focus()
+    ring.get_by_label("Chunk number", exact=True).focus()
     sheet.page.keyboard.press("Home")
     ring.get_by_text("Frames 0 to 3 were written").wait_for()
     sheet.page.keyboard.press("ArrowRight")
     ring.get_by_text("Frames 4 to 7 were written").wait_for()
-    ring.get_by_label("Capacity, frames").press("Home")
+    ring.get_by_label("Capacity, frames", exact=True).press("Home")
     ring.get_by_text("KVRing capacity 1 is below window + max_chunk - 1 = 15").wait_for()
     sheet.shot("ring", ring)
 
