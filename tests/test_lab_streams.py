@@ -11,8 +11,10 @@ from chart_values import drawn, layers, rows_of
 import vrt
 from vrt.audio import read
 from vrt.lab.delays import APPEARS, AT_END, word_delays
+from vrt.lab.devices import by_device, voxtral_benches
 from vrt.lab.drift import drift, finding
 from vrt.lab.latency import bench_rows, latency_by_stage, stage_rows
+from vrt.lab.layers import layer_rows
 from vrt.lab.modulo_ring import ModuloRing, first_wrong_frame
 from vrt.lab.reach import reach_map, window_rows
 from vrt.lab.ring_sizes import first_wrong_frames, smallest_right
@@ -295,3 +297,35 @@ def test_each_is_drawn(name, bench, tmp_path):
         "spectrogram": lambda: spectrogram(np.random.default_rng(0).random((40, 128)), "t"),
     }
     drawn(charts[name](), tmp_path)
+
+
+# --- layer by layer, device by device
+
+
+def test_layers_of_a_fair_ring_are_exact_and_a_short_one_parts_in_the_first(x):
+    decoder = DecoderConfig(width=16, layers=1, heads=2, kv_heads=1, head_dim=8, ff=16, vocab=64)
+    deep = random_model(VoxtralConfig(EncoderConfig(24, 3, 2, 8, 32, WINDOW), decoder), 0).encoder
+    assert {row["difference"] for row in layer_rows(deep, x, 4)} == {0.0}
+    rows = layer_rows(deep, x, 4, slots=WINDOW + 2)
+    assert len(rows) == 3 * FRAMES
+    first = [
+        next(r["frame"] for r in rows if r["layer"] == layer and r["difference"])
+        for layer in (1, 2, 3)
+    ]
+    # The last layer's frames become wrong with the first layer's, in the same chunk.
+    assert first[0] == first_wrong_frame(deep, x, WINDOW + 2, 4) == WINDOW
+    assert first == sorted(first) and first[-1] < WINDOW + 4
+    assert not deep.layers[0]._forward_hooks
+
+
+def test_devices_are_those_of_receipts_and_the_others_not_measured(bench):
+    assert "bench-voxtral-full" in voxtral_benches()
+    rows = by_device({"full": bench}, ("EPYC", "H200"))
+    assert list(rows) == ["AMD EPYC, 2 cores, 1 thread", "AMD EPYC, 2 cores, 2 threads", "H200"]
+    assert rows["AMD EPYC, 2 cores, 1 thread"] == bench_rows(bench) and rows["H200"] is None
+
+
+def test_a_bench_of_fewer_layers_is_no_device(repo_root):
+    name = "bench-voxtral-packed-13-layers"
+    receipt = Receipt.load(repo_root / "data" / "receipts" / f"{name}.json")
+    assert by_device({name: receipt}, ("iPhone",)) == {"iPhone": None}
