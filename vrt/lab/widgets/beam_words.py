@@ -80,8 +80,8 @@ def sentence(columns: Sequence[Sequence[Move]], iteration: int) -> str:
     kinds = [move.kind for move in column]
     blanks, forced = kinds.count(BLANK) + kinds.count(FORCED), kinds.count(FORCED)
     parts = [
-        f"{kinds.count(LABEL)} took a label and stay at their frame",
-        f"{blanks} took blank and go on by a frame"
+        f"{kinds.count(LABEL)} took a label and stayed at their frame",
+        f"{blanks} took blank and went on by a frame"
         + f" ({forced} forced at the cap)" * (forced > 0),
         *[f"{kinds.count(CARRIED)} were final and carried over"] * (CARRIED in kinds),
     ]

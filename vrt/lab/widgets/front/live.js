@@ -91,7 +91,7 @@ function render({ model, el }) {
     state.hellos += 1;
     if (!send({ kind: "hello", number: state.hellos })) return;
     if (performance.now() - state.answered > 2000)
-      say("The kernel is busy with another cell. Recording starts to be possible when it answers.", "warn");
+      say("The kernel is busy with another cell. Record and Play can be pressed as soon as it answers.", "warn");
     setTimeout(greet, state.hellos < HELLOS ? 200 : 1000);
   }
 
@@ -191,6 +191,7 @@ function render({ model, el }) {
 
   function startFile() {
     freeMicrophone();
+    Object.assign(state, { mine: null, transport: [] });
     say("");
     if (send({ kind: "play", setting: info.setting.values[Number(slider.value)] })) setPhase("opening");
   }
@@ -291,7 +292,7 @@ function render({ model, el }) {
   function drawCounts() {
     const c = state.last.counts, rate = state.rate || 16000;
     const bad = [
-      [c.lost_samples, `${c.lost_samples} samples lost (${((1000 * c.lost_samples) / rate).toFixed(0)} ms, heard as silence)`, "0 samples lost"],
+      [c.lost_samples, `${c.lost_samples} samples lost (${((1000 * c.lost_samples) / rate).toFixed(0)} ms heard as silence, ${c.lost_blocks} whole blocks)`, "0 samples lost"],
       [c.late, `${c.late} blocks too late`, "0 late"],
       [c.refused, `${c.refused} blocks after the end`, "0 refused"],
       [c.malformed, `${c.malformed} messages malformed`, "0 malformed"],
