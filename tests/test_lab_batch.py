@@ -245,13 +245,34 @@ def test_table_and_chart(file):
     read = list(csv.DictReader(as_csv(rows).splitlines()))
     assert [r["work"] for r in read] == ["2", "", ""]
     assert as_text(rows).splitlines()[0].split() == ["run", "beam", "status", "work", "wer"]
-    spec = batch_chart(rows, ["beam"]).to_dict()
-    points = next(iter(spec["datasets"].values())) if "datasets" in spec else spec["data"]["values"]
-    assert sorted((p["beam"], p["name"], p["value"]) for p in points) == [
+    points = batch_chart(rows, ["beam"]).to_dict()["data"]["values"]
+    assert sorted((p["at"], p["name"], p["mean"]) for p in points) == [
         *((1, "work", 2), (4, "wer", 0.5)),
     ]
     assert batch_chart(rows[:1], ["beam"]) is None  # nothing varies
     assert batch_chart([{**r, "work": None, "wer": None} for r in rows], ["beam"]) is None
+
+
+def test_a_chart_lies_along_the_numbers_and_averages_the_clips():
+    pytest.importorskip("altair")
+    rows = [
+        {
+            "run": f"{clip}{beam}",
+            "clip": f"{clip}.wav",
+            "beam": beam,
+            "status": "ok",
+            "right": right,
+        }
+        for clip in range(7)
+        for beam, right in ((1, clip % 2), (4, 1))
+    ]
+    spec = batch_chart(rows, ["clip", "beam"]).to_dict()
+    points = spec["data"]["values"]
+    assert {(p["at"], p["mean"], p["runs"]) for p in points} == {(1, 3 / 7, 7), (4, 1.0, 7)}
+    assert "color" not in json.dumps(spec)  # seven clips are too many for colours
+    few = batch_chart(rows[:6], ["clip", "beam"]).to_dict()
+    assert {p["by"] for p in few["data"]["values"]} == {"0.wav", "1.wav", "2.wav"}
+    assert {"color", "shape"} < few["spec"]["layer"][1]["encoding"].keys()
 
 
 # --- with kernels -----------------------------------------------------------------------------

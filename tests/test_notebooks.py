@@ -50,7 +50,7 @@ def test_form(file):
 @pytest.fixture
 def copy(tmp_path):
     """A notebook in good form, to be spoiled."""
-    return Path(shutil.copy(FILES[0], tmp_path / "07-a-copy.ipynb"))
+    return Path(shutil.copy(FOLDER / "11-one-iteration.ipynb", tmp_path / "07-a-copy.ipynb"))
 
 
 def write(notebook, path):

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import altair as alt
 
 STATUS = "status"
-MAX_POINTS = 5000  # above it a chart is heavy and a table is the better view
+SHAPES = ["circle", "square", "diamond", "triangle-up", "triangle-down", "cross"]
+MOST_COLOURS = len(SHAPES)  # that a reader keeps apart
 
 
 def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -76,36 +77,62 @@ def _is_number(value: Any) -> bool:
 
 
 def batch_chart(rows: Sequence[Mapping[str, Any]], parameters: Sequence[str]) -> "alt.Chart | None":
-    """Each recorded number over the first parameter that varies, the second by colour and shape.
+    """A panel for each recorded number: its mean over a parameter that varies, a second one by
+    colour and shape.
 
-    None where nothing varies or no run recorded a number.
+    The first numeric parameter that varies lies along the axis, else the first one; whatever else
+    varies, such as the clips of a corpus, goes into the mean. None where nothing varies or no run
+    recorded a number.
     """
     import altair as alt
 
-    varied = [p for p in parameters if len({json.dumps(row[p]) for row in rows}) > 1]
+    from vrt.lab.theme import OKABE_ITO
+
+    colours = [c for name, c in OKABE_ITO.items() if name != "yellow"]
+    varied = [p for p in parameters if len(_distinct(rows, p)) > 1]
+    varied.sort(key=lambda p: not all(_is_number(row[p]) for row in rows))  # numeric ones first
     named = [n for n in rows[0] if n not in ("run", STATUS, *parameters)]
-    numbers = [n for n in named if any(_is_number(row[n]) for row in rows)]
-    points = [
-        {**{p: _shown(row[p]) for p in varied}, "name": n, "value": row[n], "run": row["run"]}
-        for row in rows
-        for n in numbers
-        if _is_number(row[n])
-    ][:MAX_POINTS]
-    if not varied or not points:
+    second = next((p for p in varied[1:] if len(_distinct(rows, p)) <= MOST_COLOURS), None)
+    points = _means(rows, named, varied[0], second) if varied else []
+    if not points:
         return None
-    kind = "Q" if all(_is_number(row[varied[0]]) for row in rows) else "N"
-    base = alt.Chart(alt.Data(values=points)).mark_point(filled=True, size=70, opacity=0.9)
-    x = alt.X(f"{varied[0]}:{kind}", title=varied[0])
-    encoded = base.encode(x, alt.Y("value:Q", title=None).scale(zero=False))
-    if len(varied) > 1:
-        second = f"{varied[1]}:N"
-        encoded = encoded.encode(alt.Color(second), alt.Shape(second))
+    values = sorted({p["at"] for p in points}, key=str)
+    numeric = all(_is_number(value) for value in values)
+    ticks = values if len(values) <= MOST_COLOURS else alt.Undefined
+    axis = alt.Axis(values=ticks, labelAngle=0, labelLimit=110, format="~g" if numeric else "")
+    x = alt.X(f"at:{'Q' if numeric else 'N'}", title=varied[0], axis=axis).scale(zero=False)
+    lines = alt.Chart().mark_line().encode(x, alt.Y("mean:Q", title="mean").scale(zero=False))
+    dots = lines.mark_point(filled=True, size=70, opacity=1)
+    if second is not None:
+        domain = sorted({p["by"] for p in points})  # said for both, so that one legend serves both
+        colour = alt.Color("by:N", title=second).scale(domain=domain, range=colours[: len(domain)])
+        shape = alt.Shape("by:N", title=second).scale(domain=domain, range=SHAPES[: len(domain)])
+        lines, dots = lines.encode(colour), dots.encode(colour, shape)
+    chart = alt.layer(lines, dots)
     return (
-        encoded.properties(width=260, height=180, description=f"values over {varied[0]}")
-        .facet(facet=alt.Facet("name:N", title=None), columns=3)
+        chart.properties(width=230, height=160)
+        .facet(alt.Facet("name:N", title=None), columns=3, data=alt.Data(values=points))
         .resolve_scale(y="independent")
+        .properties(title=f"{len(rows)} runs over {varied[0]}")
     )
 
 
-def _shown(value: Any) -> Any:
-    return value if _is_number(value) else _cell(value)
+def _means(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], along: str, by: str | None
+) -> list[dict[str, Any]]:
+    """A row for each value of `along`, each of `by`, and each name that holds numbers."""
+    groups: dict[tuple[Any, Any, str], list[float]] = {}
+    for row in rows:
+        for name in names:
+            if _is_number(row[name]):
+                at = row[along] if _is_number(row[along]) else _cell(row[along])
+                key = (at, _cell(row[by]) if by else None, name)
+                groups.setdefault(key, []).append(row[name])
+    return [
+        {"at": at, "by": one, "name": name, "mean": sum(v) / len(v), "runs": len(v)}
+        for (at, one, name), v in groups.items()
+    ]
+
+
+def _distinct(rows: Sequence[Mapping[str, Any]], parameter: str) -> set[str]:
+    return {json.dumps(row[parameter]) for row in rows}
