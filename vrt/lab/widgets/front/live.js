@@ -168,8 +168,7 @@ function render({ model, el }) {
       if (state.mine !== number) return;
       const k = state.sequence++;
       state.sent.set(k, performance.now());
-      send({ kind: "block", ...address(k, start, rate) }, [buffer]);
-      watchKernel();
+      if (send({ kind: "block", ...address(k, start, rate) }, [buffer])) watchKernel();
     }
     function onEnd(start) {
       if (state.mine !== number || start === null) return;
