@@ -386,6 +386,15 @@ def test_the_second_stage_begins_where_the_first_was_stored(digits, sentences):
     assert all(map(torch.equal, first.parameters(), second.parameters()))
 
 
+def test_the_end_lies_between_the_last_two_stages(digits, sentences):
+    first = train(digits, sentences, replace(PLAN, stages=STAGES[:1]), quiet)
+    ends = [train(digits, sentences, replace(PLAN, last=share), quiet) for share in (0.0, 0.5, 1.0)]
+    start, middle, second = (next(iter(m.parameters())) for m in ends)
+    assert torch.equal(start, next(iter(first.parameters())))
+    assert not torch.equal(start, second)
+    torch.testing.assert_close(middle, (start + second) / 2, rtol=1e-3, atol=1e-6)  # float16
+
+
 def test_an_interrupted_training_goes_on_behind_its_last_whole_stage(digits, sentences, tmp_path):
     names = (*TRAIN_SENTENCES, *MISC_SENTENCES)
     corpus = Corpus(tuple(digits), {name: sentences[0] for name in names})
