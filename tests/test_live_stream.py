@@ -295,6 +295,29 @@ def test_full_queue_stops_and_all_that_waited_is_heard():
     assert progress.counts.refused == 12 - heard // PIECE
 
 
+def test_audio_that_jumps_ahead_by_more_than_the_queue_is_no_slow_model():
+    session = Notes()
+    recording = Recording(1, 16_000, lambda: session, Limits(queue_s=2))
+    first, *_ = blocks(noise(PIECE), PIECE)
+    recording.take(first)
+    recording.take(Chunk(1, 1, 16_000 * 60, 16_000, noise(PIECE)))  # the lid was closed
+    assert recording.wait(PATIENT)
+    assert "59.9 s of audio are missing at once" in recording.progress.message
+    assert len(session.samples) == PIECE and session.calls[-1] == "finalize"
+
+
+def test_block_of_another_rate_is_refused_and_its_gap_shows():
+    session, samples = Notes(), noise(3 * PIECE)
+    first, second, third, end = blocks(samples, PIECE)
+    other = Chunk(1, 1, PIECE, 48_000, second.samples)
+    recording = run([first, other, third, end], session, Limits(queue_s=60, gap_s=0.05))
+    progress = recording.progress
+    assert progress.counts.malformed == 1 and progress.counts.lost_samples == PIECE
+    assert progress.message.endswith("a block of 48000 Hz in a recording of 16000 Hz")
+    assert np.array_equal(session.samples[:PIECE], first.samples)
+    assert np.array_equal(session.samples[2 * PIECE :], third.samples)
+
+
 def test_error_of_the_session_ends_the_recording_and_keeps_the_text():
     session = Notes(fault=RuntimeError("the encoder broke"))
     recording = run(blocks(noise(10 * PIECE), PIECE), session)

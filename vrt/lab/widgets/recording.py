@@ -81,17 +81,25 @@ class Recording:
             if progress.phase in OVER:
                 self._order.counts.late += not chunk.last
                 return
+            if chunk.rate_hz != self.rate_hz:
+                self.malformed(f"a block of {chunk.rate_hz} Hz in a recording of {self.rate_hz} Hz")
+                return
+            missing_s = (chunk.start - self._order.received_samples) / self.rate_hz
             self._last_block = self._clock()
             progress.newest, progress.newest_at = chunk.sequence, self._last_block
             if not self._order.put(chunk):
                 progress.phase = "finishing"
-                progress.message = (
-                    f"Stopped: {self.limits.queue_s:g} s of audio were waiting, the model is slower"
-                    " than speech. All that waited is transcribed, nothing in between is left out."
-                )
+                progress.message = self._why_full(missing_s)
             elif chunk.last:
                 progress.phase = "finishing"
             self._changed.notify_all()
+
+    def _why_full(self, missing_s: float) -> str:
+        rest = "All that came before is transcribed, nothing in between is left out."
+        if missing_s > self.limits.queue_s / 2:
+            return f"Stopped: {missing_s:.1f} s of audio are missing at once. {rest}"
+        waited = f"{self.limits.queue_s:g} s of audio were waiting"
+        return f"Stopped: {waited}, the model is slower than speech. {rest}"
 
     def malformed(self, reason: str) -> None:
         """Count a message that was no block; the recording goes on, its gap will show."""
