@@ -38,7 +38,7 @@ def text_growth(
     time = alt.X("from:Q", title="audio heard (s)").scale(domain=[0, end], nice=False)
     order = alt.Y("number:O", axis=None)
     base = alt.Chart(alt.Data(values=screens))
-    colour = alt.Color("kind:N", legend=alt.Legend(title=None, orient="top")).scale(
+    colour = alt.Color("kind:N", legend=alt.Legend(title=None, orient="top", labelLimit=300)).scale(
         domain=[CERTAIN, OPEN], range=[OKABE_ITO["blue"], OKABE_ITO["orange"]]
     )
     bars = base.mark_bar(height=6, cornerRadius=3, yOffset=8).encode(
