@@ -5,6 +5,7 @@ No check of a time: the machine may be busy. Times are checked for being there a
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ from coreml_bench_cases import ENDS, command_of, model_on_disk, package_of, phas
 from coreml_cases import needs_coremltools
 
 import vrt.coreml.bench as bench_module
+from vrt.coreml import golden_vectors
 from vrt.coreml.arms import Arm as Settings
 from vrt.coreml.bench import (
     COREML,
@@ -39,6 +41,7 @@ from vrt.coreml.bench.memory import resident_bytes, slope
 from vrt.coreml.bench.rows import percentile
 from vrt.coreml.bench.runtimes import Runtime
 from vrt.coreml.errors import CoreMLError
+from vrt.coreml.package import open_package
 from vrt.receipt import Receipt
 
 needs_coremltools()
@@ -625,6 +628,20 @@ def test_command_line_errors(joint, tmp_path):
     out = ("--device", "cpu", "-o", tmp_path / "r.json")
     fails(run("coreml", "bench", nothing, *out), 1, "is not there")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_package_is_named_before_the_first_process(joint, tmp_path):
+    package = shutil.copytree(joint.path, tmp_path / joint.path.name)
+    shutil.copy(golden_vectors.beside(joint.path), tmp_path)
+    weights = package / "Data" / "com.apple.CoreML" / "weights" / "weight.bin"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    started = []
+    out = tmp_path / "r.json"
+    result = run("coreml", "bench", package, "--device", "cpu", "-o", out)
+    fails(result, 1, "weight.bin", "is cut short")
+    with pytest.raises(CoreMLError, match="is cut short"):
+        sweep([open_package(package)], SweepSettings(devices=("cpu",)), started.append)
+    assert started == [] and not out.exists()
 
 
 def test_a_sweep_without_any_measurement_fails_and_leaves_its_receipt(joint, tmp_path, monkeypatch):

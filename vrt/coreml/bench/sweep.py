@@ -64,6 +64,9 @@ def sweep(
         for package in packages
         for function in package.functions
     }
+    digests = {package.path.name: package_digest(package) for package in packages}
+    for each in asked.values():
+        _ = each.expected  # so that a damaged package is named before the first process
     receipt = Receipt.begin(_parameters(settings, packages))
     before, host = os.getloadavg(), describe_host()
     ends: dict[Arm, list[tuple[Ended, Round]]] = {}
@@ -75,7 +78,6 @@ def sweep(
             tell(f"  {ended.outcome}: {ended.why}")
     rows = _with_ratios([_row(arm, asked, found) for arm, found in ends.items()])
     rehearsed = any(backend_of(device) == REHEARSAL for device in settings.devices)
-    digests = {package.path.name: package_digest(package) for package in packages}
     numbers = {
         "model_revision": {
             p.path.name: getattr(p.contract, "source_digest", None) for p in packages
