@@ -18,13 +18,17 @@ LOOKS = {
 LEAST = 1e-9  # where the axis begins unless something is smaller
 
 
-def parity_by_stage(rows: Sequence[Mapping[str, Any]], width: int = PLOT_WIDTH) -> alt.LayerChart:
+def parity_by_stage(
+    rows: Sequence[Mapping[str, Any]],
+    width: int = PLOT_WIDTH,
+    axis_title: str = "largest difference, relative (logarithmic)",
+) -> alt.LayerChart:
     """One point a row, a tick for the stage's tolerance, on a logarithmic axis.
 
     `rows` have `stage`, `relative` (largest absolute difference over max(1, largest absolute
-    expected value)) and `tolerance` (None: it must be 0.0). A logarithmic axis has no zero: rows
-    that agree exactly stand at its left end, which is labelled 0.0, in a shape of their own.
-    Raises ValueError without rows.
+    expected value), or what `axis_title` says in its place) and `tolerance` (None: it must be 0.0).
+    A logarithmic axis has no zero: rows that agree exactly stand at its left end, which is labelled
+    0.0, in a shape of their own. Raises ValueError without rows.
     """
     if not rows:
         raise ValueError("parity_by_stage has nothing to show: no rows")
@@ -39,7 +43,7 @@ def parity_by_stage(rows: Sequence[Mapping[str, Any]], width: int = PLOT_WIDTH) 
     ticks = [{"stage": stage, "at": limit} for stage, limit in limits.items()]
     labels = f"datum.value < {zero * 2} ? '0.0' : format(datum.value, '.0e')"
     axis = alt.Axis(labelExpr=labels, values=_decades(zero, high))
-    at = alt.X("at:Q", title="largest difference, relative (logarithmic)", axis=axis)
+    at = alt.X("at:Q", title=axis_title, axis=axis)
     at = at.scale(type="log", domain=[zero / 2, high], nice=False)
     stage = alt.Y("stage:N", title=None, sort=list(dict.fromkeys(r["stage"] for r in rows)))
     scale = {"domain": list(LOOKS)}

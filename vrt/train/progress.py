@@ -1,9 +1,11 @@
 """A line now and then: how far, the mean loss since the last line, the time that is left."""
 
+import re
 import time
 from collections.abc import Callable
 
 LINES = 100  # over a whole training
+TOLD = re.compile(r"step (\d+)/\d+  loss (\S+)  ")
 
 
 class Progress:
@@ -27,6 +29,14 @@ class Progress:
             f"step {self.done}/{self.steps}  loss {mean:.3f}  {_clock(spent)} spent,"
             f" {_clock(left)} left"
         )
+
+
+def told(line: str) -> tuple[int, float]:
+    """Step and mean loss of a line that `Progress` told. Raises ValueError for another line."""
+    found = TOLD.match(line)
+    if found is None:
+        raise ValueError(f"no line of progress: {line!r}")
+    return int(found[1]), float(found[2])
 
 
 def _clock(seconds: float) -> str:
