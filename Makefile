@@ -34,11 +34,12 @@ test-slow: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
 
 lab: $(VENV)/.lab
-	$(BIN)/jupyter lab $(ARGS)
+	$(BIN)/jupyter lab $(or $(ARGS),notebooks/00-start-here.ipynb)
 
 # Every notebook anew, at default parameters: a diff afterwards is a change in a result.
 notebooks: $(VENV)/.notebooks
 	$(BIN)/vrt run --all $(ARGS)
+	$(BIN)/python -m vrt.lab.gallery notebooks data/pictures
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
