@@ -34,8 +34,8 @@ class Check:
         return {"text/plain": str(self), "text/html": line, MIME: asdict(self)}
 
 
-def check(claim: str, ok: Any, detail: str = "") -> bool:
-    """Show whether `claim` holds, record it for the runner, and give it back.
+def check(claim: str, ok: Any, detail: str = "") -> None:
+    """Show whether `claim` holds, and record it for the runner.
 
     Raises `TypeError` unless `ok` is True or False, from Python, numpy or torch: a text or a list
     would count as true whatever it says.
@@ -47,7 +47,6 @@ def check(claim: str, ok: Any, detail: str = "") -> bool:
         display(found)
     else:
         print(found)
-    return found.ok
 
 
 def _truth(ok: Any) -> bool:
