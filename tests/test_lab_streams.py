@@ -17,6 +17,7 @@ from vrt.lab.latency import bench_rows, latency_by_stage, stage_rows
 from vrt.lab.layers import layer_rows
 from vrt.lab.modulo_ring import ModuloRing, first_wrong_frame
 from vrt.lab.reach import reach_map, window_rows
+from vrt.lab.recordings import recording
 from vrt.lab.ring_sizes import first_wrong_frames, smallest_right
 from vrt.lab.spectrogram import spectrogram
 from vrt.lab.streamed import pieces, stream_clip
@@ -164,7 +165,9 @@ def test_a_streamed_clip_is_the_offline_one(streamed, clip):
     assert streamed.screen[-1] == (clip.seconds, whole.text)
     texts = [text for _, text in streamed.screen]
     assert all(after.startswith(before) for before, after in pairwise(texts))
-    assert [text for _, text in streamed.growth()] == list(dict.fromkeys(t for t in texts if t))
+    assert [text for _, text in streamed.growth()] == list(
+        dict.fromkeys(t.strip() for t in texts if t.strip())
+    )
 
 
 def test_tokens_come_when_the_schedule_lets_them(streamed, clip):
@@ -329,3 +332,11 @@ def test_a_bench_of_fewer_layers_is_no_device(repo_root):
     name = "bench-voxtral-packed-13-layers"
     receipt = Receipt.load(repo_root / "data" / "receipts" / f"{name}.json")
     assert by_device({name: receipt}, ("iPhone",)) == {"iPhone": None}
+
+
+def test_a_recording_has_its_words():
+    found = recording("five_five")
+    assert found.said == "five five" and found.seconds == pytest.approx(1.554)
+    assert torch.equal(found.samples, torch.from_numpy(found.clip.samples))
+    with pytest.raises(ValueError, match=r"no recording 'five' \(did you mean five_five\?\)"):
+        recording("five")

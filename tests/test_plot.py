@@ -257,6 +257,14 @@ def test_without_a_tolerance_only_zero_passes():
     assert parity.verdict(row | {"tolerance": 1e-12}) == parity.WITHIN
 
 
+def test_without_any_tolerance_a_row_differs_or_does_not():
+    rows = [{"stage": s, "relative": v, "tolerance": None} for s, v in (("a", 0.0), ("b", 1e-7))]
+    assert [point["verdict"] for point in points(rows)] == [parity.EXACT, parity.DIFFERS]
+    spec = plot.parity_by_stage(rows).to_dict()
+    assert spec["title"]["text"] == "1 of 2 differ: b" and not spec["title"]["subtitle"]
+    assert "tolerance" not in texts(plot.parity_by_stage(rows))
+
+
 def test_parity_titles():
     exact = plot.parity_by_stage(PARITY_ROWS[:1]).to_dict()["title"]["text"]
     mixed = plot.parity_by_stage(PARITY_ROWS[:2]).to_dict()["title"]["text"]

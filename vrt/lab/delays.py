@@ -37,7 +37,7 @@ def word_delays(rows: Sequence[Mapping[str, Any]], clip_s: int | float) -> alt.L
     x = alt.X("start:Q", title="audio received (s)").scale(domain=[0, end * 1.04], nice=False)
     at = alt.X("appeared:Q")
     kinds, base = {"domain": list(LOOKS)}, alt.Chart(alt.Data(values=points))
-    legend = alt.Legend(title=None, orient="bottom")
+    legend = alt.Legend(title=None, orient="bottom", labelLimit=300)
     colour = alt.Color("what:N", legend=legend).scale(range=[c for c, _ in LOOKS.values()], **kinds)
     shape = alt.Shape("what:N", legend=legend).scale(range=[s for _, s in LOOKS.values()], **kinds)
     over = alt.Chart(alt.Data(values=[{"start": clip_s}]))

@@ -10,6 +10,7 @@ from vrt.lab.theme import INK, OKABE_ITO
 
 PLOT_WIDTH, ROW_HEIGHT = 700, 30
 EXACT, WITHIN, ABOVE = "exactly 0.0", "within the tolerance", "above the tolerance"
+DIFFERS = "not 0.0"  # what ABOVE is called where nothing has a tolerance
 LOOKS = {
     EXACT: (OKABE_ITO["green"], "square"),
     WITHIN: (OKABE_ITO["blue"], "circle"),
@@ -36,8 +37,10 @@ def parity_by_stage(
     least = min([LEAST, *(v for v in values if v > 0)])
     zero = 10.0 ** (floor(log10(least)) - 1)
     high = 10.0 ** (floor(log10(max(*values, least))) + 1)
+    named, looks = _looks(rows)
     points = [
-        {"stage": r["stage"], "at": r["relative"] or zero, "verdict": verdict(r)} for r in rows
+        {"stage": r["stage"], "at": r["relative"] or zero, "verdict": named[verdict(r)]}
+        for r in rows
     ]
     limits = {r["stage"]: r["tolerance"] for r in rows if r["tolerance"]}
     ticks = [{"stage": stage, "at": limit} for stage, limit in limits.items()]
@@ -45,15 +48,25 @@ def parity_by_stage(
     axis = alt.Axis(labelExpr=labels, values=_decades(zero, high))
     at = alt.X("at:Q", title=axis_title, axis=axis)
     at = at.scale(type="log", domain=[zero / 2, high], nice=False)
-    stage = alt.Y("stage:N", title=None, sort=list(dict.fromkeys(r["stage"] for r in rows)))
-    scale = {"domain": list(LOOKS)}
-    colour = alt.Color("verdict:N", title=None).scale(range=[c for c, _ in LOOKS.values()], **scale)
-    shape = alt.Shape("verdict:N", title=None).scale(range=[s for _, s in LOOKS.values()], **scale)
+    order = list(dict.fromkeys(r["stage"] for r in rows))
+    stage = alt.Y("stage:N", title=None, sort=order, axis=alt.Axis(labelLimit=300))
+    scale = {"domain": list(looks)}
+    colour = alt.Color("verdict:N", title=None).scale(range=[c for c, _ in looks.values()], **scale)
+    shape = alt.Shape("verdict:N", title=None).scale(range=[s for _, s in looks.values()], **scale)
     limit = alt.Chart(alt.Data(values=ticks)).mark_tick(color=INK, thickness=2, height=20)
     dots = alt.Chart(alt.Data(values=points)).mark_point(filled=True, size=110, opacity=0.9)
     return alt.layer(limit.encode(at, stage), dots.encode(at, stage, colour, shape)).properties(
         width=width, height=alt.Step(ROW_HEIGHT), title=_title(rows)
     )
+
+
+def _looks(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """What verdicts are called in the legend, and how those that can be are drawn."""
+    if any(row["tolerance"] for row in rows):
+        return {name: name for name in LOOKS}, LOOKS
+    return {EXACT: EXACT, ABOVE: DIFFERS}, {EXACT: LOOKS[EXACT], DIFFERS: LOOKS[ABOVE]}
 
 
 def verdict(row: Mapping[str, Any]) -> str:
@@ -70,14 +83,16 @@ def _decades(low: float, high: float) -> list[float]:
 def _title(rows: Sequence[Mapping[str, Any]]) -> alt.Title:
     verdicts = [verdict(row) for row in rows]
     above = [row["stage"] for row, found in zip(rows, verdicts, strict=True) if found == ABOVE]
+    limited = any(row["tolerance"] for row in rows)
     exact = verdicts.count(EXACT)
     if above:
         named = ", ".join(dict.fromkeys(above))
-        finding = f"{len(above)} of {len(rows)} differ by more than the tolerance: {named}"
+        by = " by more than the tolerance" if limited else ""
+        finding = f"{len(above)} of {len(rows)} differ{by}: {named}"
     elif exact == len(rows):
         finding = f"All {exact} comparisons are exactly 0.0"
     else:
         finding = (
             f"All {len(rows)} comparisons are within the tolerance, {exact} of them exactly 0.0"
         )
-    return alt.Title(finding, subtitle=["upright line: the tolerance of the stage"])
+    return alt.Title(finding, subtitle=["upright line: the tolerance of the stage"] * limited)

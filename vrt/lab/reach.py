@@ -35,7 +35,7 @@ def reach_map(
     x = alt.X("first:Q", title=reads, axis=alt.Axis(format="d")).scale(domain=domain, nice=False)
     y = alt.Y("output:O", title=output, axis=alt.Axis(grid=False, domain=False, ticks=False))
     named = {"domain": list(kinds)}
-    legend = alt.Legend(title=None, orient="bottom", symbolType="square")
+    legend = alt.Legend(title=None, orient="bottom", symbolType="square", labelLimit=400)
     colour = alt.Color("kind:N", legend=legend).scale(range=COLOURS[: len(kinds)], **named)
     bars = alt.Chart(alt.Data(values=list(rows))).mark_bar(height=ROW_HEIGHT - 6)
     edges = alt.Chart(alt.Data(values=[{"first": at, "note": n} for n, at in (now or {}).items()]))

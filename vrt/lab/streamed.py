@@ -39,9 +39,10 @@ class Streamed:
     clip: Clip
 
     def growth(self) -> list[tuple[float, str]]:
-        """The moments at which the text became another one."""
-        before = ("", *(text for _, text in self.screen[:-1]))
-        return [(at, t) for (at, t), b in zip(self.screen, before, strict=True) if t != b]
+        """The moments at which the text became another one, space at its ends aside."""
+        texts = [(at, text.strip()) for at, text in self.screen]
+        before = ["", *(text for _, text in texts[:-1])]
+        return [(at, t) for (at, t), b in zip(texts, before, strict=True) if t != b]
 
     def words(self) -> list[dict[str, Any]]:
         """For each word the audio that its tokens speak about, and `appeared`, when the last of
