@@ -18,7 +18,7 @@ ARGS ?=
 # The extras each target installs.
 EXTRAS_demo := plot,fast
 EXTRAS_test := batch,hf,fast,nemo,coreml,test
-EXTRAS_lab := notebook,fast
+EXTRAS_lab := batch,fast
 EXTRAS_notebooks := batch,fast,coreml
 
 .PHONY: demo test test-slow lab notebooks lint clean

@@ -186,3 +186,15 @@ def test_a_phrases_file_that_cannot_be_used_is_named(content, says, tmp_path):
     file.write_bytes(content)
     clip = data_dir() / "audio" / "five_five.flac"
     fails(run("decode", clip, "--phrases", file), 1, "names.txt", says)
+
+
+def test_short_and_long_files_are_searched_alike(monkeypatch):
+    """A short file does without the compiled searches: the same list either way."""
+    file = str(data_dir() / "audio" / "five_five.flac")
+    found = []
+    for bound in (10**9, 0):
+        monkeypatch.setattr("vrt.cli.decode_search.LONG", bound)
+        found.append(
+            [run("decode", file, "--n-best", "4", *more).stdout for more in ([], ["--greedy"])]
+        )
+    assert found[0] == found[1] and "five five" in found[0][0]

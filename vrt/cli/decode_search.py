@@ -1,5 +1,6 @@
 """The search that `vrt decode` was asked for, over the utterances of one file."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -7,13 +8,17 @@ from pathlib import Path
 from vrt.cli.decode_inputs import DecodeModel, InputError, Utterances
 from vrt.rnnt.boosting import BoostingTree, tokenized
 from vrt.rnnt.config import BeamConfig, BeamError, BlankScoreMode, Fusion
-from vrt.rnnt.fast import fast_greedy, fast_malsd
+from vrt.rnnt.greedy import greedy
 from vrt.rnnt.malsd import malsd
 from vrt.rnnt.model import ModelScorer
-from vrt.rnnt.nbest import NBest
+from vrt.rnnt.nbest import Hypothesis, NBest
 from vrt.rnnt.ngram import Ngram
 from vrt.rnnt.trace import Trace
 from vrt.rnnt.vocabulary import VocabularyError
+
+# Encoder frames of a file from which the fast searches pay: they give equal results, and compile
+# for some seconds once a process.
+LONG = 600
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,9 @@ class Search:
     def __call__(self, given: Utterances) -> Decoded:
         scorer = ModelScorer(self.model.transducer)
         frames = scorer.project(given.frames)
+        short = frames.shape[0] * frames.shape[1] < LONG
         if self.beam is None:
-            found = fast_greedy(scorer, frames, given.lengths, self.max_symbols)
+            found = _greedy(short)(scorer, frames, given.lengths, self.max_symbols)
             return Decoded(given.name, self.model, [NBest([one]) for one in found])
         config = BeamConfig(
             self.beam,
@@ -69,8 +75,24 @@ class Search:
             trace = Trace()
             nbests = malsd(scorer, frames, given.lengths, config, trace)
             return Decoded(given.name, self.model, nbests, trace)
-        nbests = fast_malsd(scorer, frames, given.lengths, config)
+        nbests = _malsd(short)(scorer, frames, given.lengths, config)
         return Decoded(given.name, self.model, nbests)
+
+
+def _greedy(short: bool) -> Callable[..., list[Hypothesis]]:
+    if short:
+        return greedy
+    from vrt.rnnt.fast import fast_greedy
+
+    return fast_greedy
+
+
+def _malsd(short: bool) -> Callable[..., list[NBest]]:
+    if short:
+        return malsd
+    from vrt.rnnt.fast import fast_malsd
+
+    return fast_malsd
 
 
 def fusion(
