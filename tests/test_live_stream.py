@@ -499,3 +499,16 @@ def test_hypotheses_change_nothing(digits, clip):
         assert digits.text(best.tokens) == update.text + update.tentative
         assert silent.feed(piece) == update
     assert asked.finalize() == silent.finalize()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"queue_s": 0.05}, "queue_s is 0.05"),
+        ({"gap_s": -1}, "gap_s is -1"),
+        ({"quiet_s": "a"}, "'a'"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(given, says):
+    with pytest.raises((ValueError, TypeError), match=says):
+        Limits(**given)

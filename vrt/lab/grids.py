@@ -45,11 +45,16 @@ def table(known: Mapping[str, Parameter], file: Path) -> list[dict[str, Any]]:
 
 def _lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")  # Excel marks its files
     except (OSError, UnicodeDecodeError) as error:
-        raise NotebookError(f"{file} cannot be read: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise NotebookError(f"{file} cannot be read: {why}") from error
     if file.suffix in SEPARATORS:
         rows = csv.DictReader(text.splitlines(), delimiter=SEPARATORS[file.suffix])
+        names = rows.fieldnames or []
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise NotebookError(f"{file.name} names {twice} twice")
         for line, row in enumerate(rows, start=2):
             if None in row or None in row.values():
                 raise NotebookError(f"{file.name}, line {line}: as many values as names, please")

@@ -46,24 +46,39 @@ def parameters_of(notebook: Mapping[str, Any]) -> dict[str, Parameter]:
 
 
 def _declared(source: str) -> Iterator[Parameter]:
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError as error:
+        raise NotebookError(
+            f"the parameters cell is not Python: line {error.lineno}: {error.msg}"
+        ) from error
     comments = {
         token.start[0]: token.string.lstrip("# ")
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }
-    for statement in ast.parse(source).body:
+    for statement in statements:
         match statement:
             case ast.AnnAssign(
                 target=ast.Name(id=name), annotation=kind, value=ast.expr() as value
             ):
                 comment = comments.get(statement.end_lineno, "")
-                parameter = Parameter(name, ast.unparse(kind), ast.literal_eval(value), comment)
+                parameter = Parameter(name, ast.unparse(kind), _plain(statement, value), comment)
                 _checked(parameter, parameter.default)
                 yield parameter
             case _:
                 raise NotebookError(
                     f"{ast.unparse(statement)!r} is no parameter; write name: type = default"
                 )
+
+
+def _plain(statement: ast.stmt, value: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except ValueError as error:
+        raise NotebookError(
+            f"{ast.unparse(statement)!r}: the default of a parameter is a plain value"
+        ) from error
 
 
 def _members(parameter: Parameter) -> tuple[type, bool, bool]:

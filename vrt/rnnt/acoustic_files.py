@@ -23,6 +23,7 @@ from vrt.rnnt.weights.tensors import read_safetensors
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 KIND = "vrt-acoustic-transducer"
 FORMAT = 1
+LARGEST, MOST_LAYERS = 65_536, 64  # of what a small transducer's file may ask for
 
 
 def front_facts() -> dict[str, Any]:
@@ -102,21 +103,40 @@ def load_acoustic(folder: str | PathLike[str]) -> AcousticTransducer:
     return model.eval()
 
 
+def _refuse_sizes(path: Path, encoder: dict[str, Any], sizes: dict[str, Any]) -> None:
+    """Before a module is built: a size of a billion would take the machine with it."""
+    given = {f"encoder.{name}": encoder[name] for name in ("mel_bins", "width", "layers")}
+    given |= {f"encoder.channels[{at}]": value for at, value in enumerate(encoder["channels"])}
+    given |= {
+        f"transducer.{name}": sizes[name]
+        for name in ("vocab", "encoder_width", "predictor_width", "predictor_layers", "joint_width")
+    }
+    if len(encoder["channels"]) != 2:
+        raise WeightsError(f"{path}: encoder.channels are {encoder['channels']}; two of them")
+    for name, value in given.items():
+        most = MOST_LAYERS if name.endswith("layers") else LARGEST
+        if type(value) is not int or not 1 <= value <= most:
+            raise WeightsError(f"{path}: {name} is {value!r}; a whole number of 1 to {most}")
+
+
 def _config(path: Path) -> AcousticConfig:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise WeightsError(f"{path} is truncated or no JSON: {error}") from error
     kind = (content.get("model"), content.get("format")) if isinstance(content, dict) else None
-    if kind != (KIND, FORMAT):
+    if kind != (KIND, FORMAT) or kind[1] is True:
         raise WeightsError(f"{path} is of kind {kind}; this reads {(KIND, FORMAT)}")
     if content.get("front") != front_facts():
         raise WeightsError(f"{path} was made for another front end than this version's")
     try:
         encoder = content["encoder"] | {"channels": tuple(content["encoder"]["channels"])}
         sizes = content["transducer"] | {"durations": tuple(content["transducer"]["durations"])}
+        _refuse_sizes(path, encoder, sizes)
         return AcousticConfig(
             EncoderConfig(**encoder), TransducerConfig(**sizes), tuple(content["labels"])
         )
+    except WeightsError:
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"{path}: {error!r} in its sizes") from error

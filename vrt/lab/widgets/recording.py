@@ -3,6 +3,7 @@
 n samples at the microphone's rate; a piece is 80 ms at 16 kHz.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from vrt.audio import AudioError, StreamingResampler
-from vrt.lab.widgets.capture import Chunk
+from vrt.lab.widgets.capture import BLOCK_MS, Chunk
 from vrt.lab.widgets.latency import Cutter, Pieces
 from vrt.lab.widgets.order import END, Counts, End, Gap, Reorder
 from vrt.lab.widgets.sessions import Heard, LiveSession
@@ -34,6 +35,12 @@ class Limits:
     queue_s: int | float = 8.0
     gap_s: int | float = 1.0
     quiet_s: int | float = 30.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("queue_s", 2 * BLOCK_MS / 1000), ("gap_s", 0.0), ("quiet_s", 0.01)):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not least <= value < math.inf:
+                raise ValueError(f"{name} is {value!r}; seconds, a number of at least {least}")
 
 
 @dataclass
