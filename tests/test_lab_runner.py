@@ -98,7 +98,10 @@ def test_several_into_a_folder_and_one_failure_does_not_stop_the_others(here):
 def test_ctrl_c_stops_the_kernel_too(here):
     code = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)"
     write_notebook(here / "05-long.ipynb", code)
-    command = [sys.executable, "-m", "vrt", "run", "05-long.ipynb"]
+    # A shell's background job hands a deaf ear for SIGINT down: this process listens whatever came.
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    start = f"{listening}from vrt.cli import main; main()"
+    command = [sys.executable, "-c", start, "run", "05-long.ipynb"]
     root = os.path.dirname(os.path.dirname(failures.__file__)).removesuffix("/vrt")
     runner = subprocess.Popen(
         command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}
