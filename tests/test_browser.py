@@ -17,7 +17,7 @@ LIVE = "from vrt.lab import live\nlive('digits-rnnt', {clip!r})"
 
 # Sleeps eight seconds, then sixteen when it is run again.
 BUSY = """import time
-seconds = 2 * globals().get("seconds", 4)
+seconds = 90 if "seconds" in globals() else 8
 time.sleep(seconds)"""
 
 
