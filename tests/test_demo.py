@@ -16,9 +16,10 @@ import vrt.demo
 from vrt.audio import read
 from vrt.demo import parity, readme
 from vrt.demo.job import COLUMNS, one_thread
-from vrt.demo.record import DEFAULTS, Settings, envelope
+from vrt.demo.record import DEFAULTS, Settings
 from vrt.demo.screen import PlainScreen, TerminalScreen, last_columns, printable, screen_for
 from vrt.demo.stream import stream
+from vrt.lab.streamed import envelope
 from vrt.receipt import Receipt, digest
 from vrt.voxtral.cache import ConvCache, KVRing
 from vrt.voxtral.config import VoxtralConfig

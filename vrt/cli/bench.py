@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from vrt.cli.options import AsJson, ReceiptFile
 from vrt.cli.output import remark
 
 EXAMPLES = """\b
@@ -56,19 +57,14 @@ def voxtral(
     packed: Annotated[
         bool, typer.Option("--packed", help="The engine with packed weights as well: more memory.")
     ] = False,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
-    ] = Path("vrt-bench.json"),
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the receipt in place of the table.")
-    ] = False,
+    output: ReceiptFile = Path("vrt-bench.json"),
+    json: AsJson = False,
 ) -> None:
     """Time the Voxtral engine at the released widths.
 
     Random weights; the floor is what this machine's memory needs to deliver the same bytes.
     """
     counts = _whole_numbers(threads, "--threads")
-    _refuse_folder(output)
     from vrt.bench import BenchError, BenchSettings, bench_voxtral, table
 
     try:
@@ -108,12 +104,8 @@ def beam(
     ] = 188,
     against: Annotated[BeamPeer, typer.Option("--against", help="The other arm.")] = BeamPeer.NEMO,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Timed calls an arm.")] = 5,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
-    ] = Path("vrt-bench-beam.json"),
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the receipt in place of the table.")
-    ] = False,
+    output: ReceiptFile = Path("vrt-bench-beam.json"),
+    json: AsJson = False,
 ) -> None:
     """Time the transducer's searches at Parakeet's size, against NeMo's own.
 
@@ -121,7 +113,6 @@ def beam(
     compared too.
     """
     counts = _whole_numbers(beams, "--beams"), _whole_numbers(batches, "--batches")
-    _refuse_folder(output)
     from vrt.bench import BeamBenchSettings, BenchError, beam_table, bench_beam
     from vrt.bench.beam_settings import cases
 
@@ -139,16 +130,13 @@ def beam(
 
 @app.command(epilog=EXACT_EXAMPLES)
 def exact(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
-    ] = Path("vrt-bench-exact.json"),
+    output: ReceiptFile = Path("vrt-bench-exact.json"),
 ) -> None:
     """Measure how far a stream is from the offline pass, and which operations would part them.
 
     Differences, no times: whether a row of a linear layer, a convolution, an attention depends on
     what else is in its batch. One thread, small random models, some ten seconds.
     """
-    _refuse_folder(output)
     from vrt.bench import bench_exact, exact_table
 
     receipt = bench_exact(remark)
@@ -159,27 +147,19 @@ def exact(
 
 @app.command(epilog=EXACT_EXAMPLES)
 def reencode(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
-    ] = Path("vrt-bench-reencode.json"),
+    output: ReceiptFile = Path("vrt-bench-reencode.json"),
 ) -> None:
     """Measure how much of the past an encoder without caches must encode again.
 
     Small random encoders of 1 to 4 layers against the ring; the largest error over slices of
     three lengths. One thread, a few seconds.
     """
-    _refuse_folder(output)
     from vrt.bench import bench_reencode, reencode_table
 
     receipt = bench_reencode(remark)
     receipt.write(output)
     print(reencode_table(receipt))
     remark(f"receipt: {output}")
-
-
-def _refuse_folder(output: Path) -> None:
-    if output.is_dir():
-        raise typer.BadParameter(f"{output} is a folder; name a file", param_hint="'--output'")
 
 
 def _whole_numbers(text: str, option: str) -> tuple[int, ...]:

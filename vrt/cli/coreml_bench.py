@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from vrt.cli.failures import NOT_HERE, complain
+from vrt.cli.options import AsJson, ReceiptFile
 from vrt.cli.output import remark
 
 EXAMPLES = """\b
@@ -37,20 +38,14 @@ def bench(
         str | None,
         typer.Option("--source", metavar="MODEL", help="For torch; else as the package says."),
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
-    ] = Path("vrt-coreml-bench.json"),
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the receipt in place of the table.")
-    ] = False,
+    output: ReceiptFile = Path("vrt-coreml-bench.json"),
+    json: AsJson = False,
 ) -> None:
     """Time packages on each compute unit.
 
     Cold and warm load, first prediction, p50 and p95, growth of memory, where Core ML plans to run
     each operation, and how far the answers are from the interpreter's.
     """
-    if output.is_dir():
-        raise typer.BadParameter(f"{output} is a folder; name a file", param_hint="'--output'")
     from vrt.coreml.bench import NotHere, SweepSettings, latency_table, sweep
     from vrt.coreml.bench.devices import INTERPRETER, refuse_absent
     from vrt.coreml.errors import CoreMLError

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
+from jaxtyping import Float
+from torch import Tensor
+
 from vrt.cli.decode_inputs import DecodeModel, InputError, Utterances
 from vrt.rnnt.boosting import BoostingTree, tokenized
 from vrt.rnnt.config import BeamConfig, BeamError, BlankScoreMode, Fusion
@@ -60,9 +63,9 @@ class Search:
     def __call__(self, given: Utterances) -> Decoded:
         scorer = ModelScorer(self.model.transducer)
         frames = scorer.project(given.frames)
-        short = frames.shape[0] * frames.shape[1] < LONG
+        line, beam = _searches(frames)
         if self.beam is None:
-            found = _greedy(short)(scorer, frames, given.lengths, self.max_symbols)
+            found = line(scorer, frames, given.lengths, self.max_symbols)
             return Decoded(given.name, self.model, [NBest([one]) for one in found])
         config = BeamConfig(
             self.beam,
@@ -75,24 +78,19 @@ class Search:
             trace = Trace()
             nbests = malsd(scorer, frames, given.lengths, config, trace)
             return Decoded(given.name, self.model, nbests, trace)
-        nbests = _malsd(short)(scorer, frames, given.lengths, config)
+        nbests = beam(scorer, frames, given.lengths, config)
         return Decoded(given.name, self.model, nbests)
 
 
-def _greedy(short: bool) -> Callable[..., list[Hypothesis]]:
-    if short:
-        return greedy
-    from vrt.rnnt.fast import fast_greedy
+def _searches(
+    frames: Float[Tensor, "B T J"],
+) -> tuple[Callable[..., list[Hypothesis]], Callable[..., list[NBest]]]:
+    """Greedy and beam: the clear ones, or where there is enough to search the compiled ones."""
+    if frames.shape[0] * frames.shape[1] < LONG:
+        return greedy, malsd
+    from vrt.rnnt.fast import fast_greedy, fast_malsd
 
-    return fast_greedy
-
-
-def _malsd(short: bool) -> Callable[..., list[NBest]]:
-    if short:
-        return malsd
-    from vrt.rnnt.fast import fast_malsd
-
-    return fast_malsd
+    return fast_greedy, fast_malsd
 
 
 def fusion(

@@ -2,6 +2,7 @@
 
 import os
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,6 +31,22 @@ class Dtype(StrEnum):
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
+
+
+def check_file(output: Path) -> Path:
+    """A typer callback: a folder is refused before any work."""
+    if output.is_dir():
+        raise typer.BadParameter(f"{output} is a folder; name a file")
+    return output
+
+
+ReceiptFile = Annotated[
+    Path,
+    typer.Option(
+        "--output", "-o", metavar="FILE", callback=check_file, help="The receipt to write."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the receipt in place of the table.")]
 
 
 def check_delay(value: int | None) -> int | None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vrt.cli.options import ReceiptFile
 from vrt.cli.output import remark
 
 EXAMPLES = """\b
@@ -26,9 +27,6 @@ Model = Annotated[
     str, typer.Option("--model", "-m", metavar="PATH|NAME", help="A folder, or a model by name.")
 ]
 Strings = Annotated[int, typer.Option("--strings", min=2, help="Strings of each test set.")]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", help="The receipt to write.")
-]
 RNNT, VOXTRAL = "digits-rnnt", "digits-voxtral"
 
 
@@ -37,13 +35,13 @@ def beam(
     model: Model = RNNT,
     strings: Strings = 200,
     speech: Speech = None,
-    output: Output = Path("quality-beam.json"),
+    output: ReceiptFile = Path("quality-beam.json"),
 ) -> None:
     """Greedy against beams of 2 to 16, their work, and the settings of a beam one by one."""
     from vrt.quality.beam import run
     from vrt.quality.runs import Request
 
-    run(Request(model, strings, speech), _file(output), remark)
+    run(Request(model, strings, speech), output, remark)
     remark(f"receipt: {output}")
 
 
@@ -52,13 +50,13 @@ def parity(
     model: Model = RNNT,
     strings: Strings = 200,
     speech: Speech = None,
-    output: Output = Path("quality-parity.json"),
+    output: ReceiptFile = Path("quality-parity.json"),
 ) -> None:
     """The trained predictor and joint inside NeMo against ours, clip by clip."""
     from vrt.quality.parity import run
     from vrt.quality.runs import Request
 
-    run(Request(model, strings, speech), _file(output), remark)
+    run(Request(model, strings, speech), output, remark)
     remark(f"receipt: {output}")
 
 
@@ -67,13 +65,13 @@ def approximations(
     model: Model = RNNT,
     strings: Strings = 200,
     speech: Speech = None,
-    output: Output = Path("quality-approximations.json"),
+    output: ReceiptFile = Path("quality-approximations.json"),
 ) -> None:
     """Ways to save work, one at a time, with the exact beam of 8 as teacher."""
     from vrt.quality.approximations import run
     from vrt.quality.runs import Request
 
-    run(Request(model, strings, speech), _file(output), remark)
+    run(Request(model, strings, speech), output, remark)
     remark(f"receipt: {output}")
 
 
@@ -82,13 +80,13 @@ def two_pass(
     model: Model = RNNT,
     strings: Strings = 200,
     speech: Speech = None,
-    output: Output = Path("quality-two-pass.json"),
+    output: ReceiptFile = Path("quality-two-pass.json"),
 ) -> None:
     """Greedy text at once and the beam's at the end: how soon, and how much changes."""
     from vrt.quality.runs import Request
     from vrt.quality.two_pass import run
 
-    run(Request(model, strings, speech), _file(output), remark)
+    run(Request(model, strings, speech), output, remark)
     remark(f"receipt: {output}")
 
 
@@ -97,13 +95,13 @@ def delay(
     model: Model = VOXTRAL,
     strings: Strings = 200,
     speech: Speech = None,
-    output: Output = Path("quality-delay.json"),
+    output: ReceiptFile = Path("quality-delay.json"),
 ) -> None:
     """Delay against word errors and the measured time to a word's text."""
     from vrt.quality.delay import run
     from vrt.quality.runs import Request
 
-    run(Request(model, strings, speech), _file(output), remark)
+    run(Request(model, strings, speech), output, remark)
     remark(f"receipt: {output}")
 
 
@@ -129,9 +127,3 @@ def speakers(
     plan = Plan() if steps is None else Plan(steps=steps)
     done = run(plan, strings, speech, folder, pairs, remark)
     remark(f"receipts: {folder}" + ("" if done else "; run it again for the other pairs"))
-
-
-def _file(output: Path) -> Path:
-    if output.is_dir():
-        raise typer.BadParameter(f"{output} is a folder; name a file", param_hint="'--output'")
-    return output

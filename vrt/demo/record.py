@@ -5,15 +5,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32
 
-from vrt.audio import SAMPLE_RATE, Clip
+from vrt.audio import Clip
 from vrt.demo.parity import Parity
 from vrt.demo.stream import Streamed
+from vrt.lab.streamed import timeline
 from vrt.paths import data_dir
-from vrt.voxtral.config import LOOK_AHEAD, SAMPLES_PER_TOKEN, TOKEN_SECONDS
-
-ENVELOPE_STEP = 320  # samples: 20 ms
+from vrt.voxtral.config import SAMPLES_PER_TOKEN
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,14 @@ def numbers_of(streamed: Streamed, found: Parity, clip: Clip, settings: Settings
         "tokens_equal": found.tokens_equal,
         "comparisons": [asdict(comparison) for comparison in found.comparisons],
         "stages": [asdict(row) for row in streamed.table],
-        "timeline": timeline(streamed, clip, settings),
+        "timeline": timeline(
+            clip,
+            said(settings.recording),
+            settings.feed,
+            settings.delay_ms,
+            [token.start for token in streamed.transcript.tokens],
+            streamed.emitted,
+        ),
         "audio_s": clip.seconds,
         "work_s": streamed.work_seconds,
         "real_time_factor": streamed.work_seconds / clip.seconds,
@@ -51,28 +56,6 @@ def numbers_of(streamed: Streamed, found: Parity, clip: Clip, settings: Settings
         "token_latency_p50_ms": float(np.percentile(streamed.latency_ms, 50)),
         "token_latency_p95_ms": float(np.percentile(streamed.latency_ms, 95)),
     }
-
-
-def timeline(streamed: Streamed, clip: Clip, settings: Settings) -> dict[str, Any]:
-    """When each token came and what it speaks about, as `vrt.lab.timeline` draws it."""
-    return {
-        "clip_s": clip.seconds,
-        "said": said(settings.recording),
-        "feed_s": settings.feed / SAMPLE_RATE,
-        "delay_s": settings.delay_ms / 1000,
-        "look_ahead_s": LOOK_AHEAD / SAMPLE_RATE,
-        "token_s": TOKEN_SECONDS,
-        "envelope_step_s": ENVELOPE_STEP / SAMPLE_RATE,
-        "envelope": envelope(clip.samples),
-        "starts": [token.start for token in streamed.transcript.tokens],
-        "emitted": streamed.emitted,
-    }
-
-
-def envelope(samples: Float32[np.ndarray, " n"]) -> list[float]:
-    """The peak of every 20 ms."""
-    starts = range(0, len(samples), ENVELOPE_STEP)
-    return [round(float(np.abs(samples[at : at + ENVELOPE_STEP]).max()), 4) for at in starts]
 
 
 def said(recording: str) -> str:

@@ -3,7 +3,7 @@
 S samples (16 kHz). Times are seconds of audio received.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,18 +58,8 @@ class Streamed:
 
     def timeline(self, said: str) -> dict[str, Any]:
         """What `vrt.lab.plot.delay_timeline` draws; `said` are the words of the clip."""
-        return {
-            "clip_s": self.clip.seconds,
-            "said": said,
-            "feed_s": self.feed / SAMPLE_RATE,
-            "delay_s": self.delay_ms / 1000,
-            "look_ahead_s": LOOK_AHEAD / SAMPLE_RATE,
-            "token_s": TOKEN_SECONDS,
-            "envelope_step_s": ENVELOPE_STEP / SAMPLE_RATE,
-            "envelope": envelope(self.clip.samples),
-            "starts": [e.token.start for e in self.emitted],
-            "emitted": [e.at for e in self.emitted],
-        }
+        starts, at = [e.token.start for e in self.emitted], [e.at for e in self.emitted]
+        return timeline(self.clip, said, self.feed, self.delay_ms, starts, at)
 
 
 def stream_clip(
@@ -96,6 +86,24 @@ def stream_clip(
     emitted += [Emitted(token, clip.seconds) for token in transcript.tokens[len(emitted) :]]
     screen.append((clip.seconds, transcript.text))
     return Streamed(transcript, tuple(emitted), tuple(screen), feed, session.delay_ms, clip)
+
+
+def timeline(
+    clip: Clip, said: str, feed: int, delay_ms: int, starts: Sequence[float], at: Sequence[float]
+) -> dict[str, Any]:
+    """For `delay_timeline`: where the audio of each token starts, and when the token came."""
+    return {
+        "clip_s": clip.seconds,
+        "said": said,
+        "feed_s": feed / SAMPLE_RATE,
+        "delay_s": delay_ms / 1000,
+        "look_ahead_s": LOOK_AHEAD / SAMPLE_RATE,
+        "token_s": TOKEN_SECONDS,
+        "envelope_step_s": ENVELOPE_STEP / SAMPLE_RATE,
+        "envelope": envelope(clip.samples),
+        "starts": list(starts),
+        "emitted": list(at),
+    }
 
 
 def pieces(samples: Float32[np.ndarray, " S"], feed: int) -> Iterator[Float32[np.ndarray, " n"]]:

@@ -95,10 +95,20 @@ def train(
     Each stage begins with the averaged weights of the one before it, rounded to float16 as they
     are stored. `look` is shown the averaged model some times on the way, and may not change it.
     """
+
+    def stage(before: VoxtralRealtime | None, number: int) -> VoxtralRealtime:
+        return train_stage(before, digits, sentences, plan, number, tell, look)
+
+    return in_stages(plan, stage)
+
+
+def in_stages(
+    plan: Plan, stage: Callable[[VoxtralRealtime | None, int], VoxtralRealtime]
+) -> VoxtralRealtime:
+    """The model of `ended`, from `stage`, which is given what the stage before it gave."""
     models: list[VoxtralRealtime] = []
     for number in range(len(plan.stages)):
-        before = models[-1] if models else None
-        models.append(train_stage(before, digits, sentences, plan, number, tell, look))
+        models.append(stage(models[-1] if models else None, number))
     return ended(models, plan.last)
 
 

@@ -13,7 +13,7 @@ import torch
 from vrt.receipt import Receipt, digest
 from vrt.train.corpus import Corpus, find_speech, load_corpus
 from vrt.train.voxtral_card import card
-from vrt.train.voxtral_digits import Plan, ended, train_stage
+from vrt.train.voxtral_digits import Plan, in_stages, train_stage
 from vrt.train.voxtral_report import report
 from vrt.train.voxtral_spelling import write_vocabulary
 from vrt.voxtral.model import VoxtralRealtime
@@ -61,14 +61,13 @@ def trained(
         tell(f"step {step}: so far in {snapshot}")
 
     sentences = [*corpus.train_sentences(), *corpus.misc_sentences()]
-    models: list[VoxtralRealtime] = []
-    spent = 0.0
-    for number in range(len(plan.stages)):
+    spent: list[float] = []
+
+    def stage(before: VoxtralRealtime | None, number: int) -> VoxtralRealtime:
         folder = output / f"stage-{number + 1}"
         cost = _finished(folder, plan, number)
         if cost is None:
             started = time.process_time()
-            before = models[-1] if models else None
             model = train_stage(before, corpus.train(), sentences, plan, number, tell, look)
             cost = time.process_time() - started
             write(model, folder)
@@ -77,14 +76,15 @@ def trained(
             tell(f"stage {number + 1} is in {folder} already")
             model = load(folder, dtype=torch.float32)
             model.tokenizer = None
-        models.append(model)
-        spent += cost
-    model = ended(models, plan.last)
+        spent.append(cost)
+        return model
+
+    model = in_stages(plan, stage)
     write(model, output)
     for folder in (snapshot, *output.glob("stage-*")):
         shutil.rmtree(folder, ignore_errors=True)
     return {
-        "training_cpu_s": spent,
+        "training_cpu_s": sum(spent),
         "weights": sum(weight.numel() for weight in model.parameters()),
         "weights_bytes": (output / WEIGHTS).stat().st_size,
     }
